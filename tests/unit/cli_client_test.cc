@@ -89,6 +89,14 @@ class ClientTest : public testing::Test {
   std::string err_;
 };
 
+// The command in the message works when it is copied.
+TEST_F(ClientTest, AProcessThatIsNotRecorded) {
+  daemon_->Answer("GET /processes.json", {Http(200, Processes(kRedis))});
+  EXPECT_EQ(GetProcess(Client(socket_), 43).status(),
+            absl::NotFoundError(absl::StrCat("process 43 is not recorded; heaptap list --socket ", socket_,
+                                             " shows the recorded ones")));
+}
+
 TEST_F(ClientTest, ReadsProcesses) {
   daemon_->Answer("GET /processes.json", {Http(200, Processes(kRedis))});
   const absl::StatusOr<std::vector<ProcessDocument>> processes = GetProcesses(Client(socket_));

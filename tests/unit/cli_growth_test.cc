@@ -105,6 +105,29 @@ TEST(GrowthTest, ProfilesOfTwoProcesses) {
   EXPECT_TRUE(IsSameProcess(one, two));
 }
 
+// A program at a fixed address, and libraries at random ones.
+TEST(GrowthTest, AProgramAtAFixedAddress) {
+  Profile one;
+  one.mappings = {{.start = 0x1000, .end = 0x2000, .inode = 1, .path = "/bin/x", .build_id = "a"},
+                  {.start = 0x7000, .end = 0x8000, .inode = 2, .path = "/lib/libc.so", .build_id = "c"}};
+  Profile two = one;
+  EXPECT_TRUE(IsSameProcess(one, two));
+  two.mappings[0].build_id = "b";
+  EXPECT_FALSE(IsSameProcess(one, two)) << "another build";
+  two.mappings[0].build_id = "";
+  EXPECT_TRUE(IsSameProcess(one, two)) << "an older dump does not tell";
+  two.mappings[0].inode = 3;
+  EXPECT_FALSE(IsSameProcess(one, two)) << "another file";
+  two = one;
+  two.mappings[1].start += 0x10000;
+  EXPECT_FALSE(IsSameProcess(one, two)) << "the library is elsewhere";
+  // But a process may load a library again.
+  for (Profile* profile : {&one, &two}) {
+    profile->mappings.push_back({.start = 0xa000, .end = 0xb000, .inode = 4, .path = "/lib/libm.so", .build_id = "m"});
+  }
+  EXPECT_TRUE(IsSameProcess(one, two));
+}
+
 TEST(HumanTest, Bytes) {
   const std::pair<double, const char*> kTexts[] = {
       {0, "0"},         {0.4, "0"},         {1023, "1023"},    {1023.6, "1.0K"}, {1024, "1.0K"},

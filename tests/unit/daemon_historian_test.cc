@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -18,7 +20,9 @@
 namespace heaptap::daemon {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Pair;
 using testing::SizeIs;
 
 class HistorianTest : public history::HistoryTest {
@@ -83,6 +87,28 @@ TEST_F(HistorianTest, WritesWhatASurveySays) {
   EXPECT_EQ(timeline->points.back().live_bytes, 100u);
   EXPECT_THAT(timeline->points.back().rows, SizeIs(1));
   EXPECT_EQ(timeline->paths.at(0).frames.at(0).offset, 7u);
+}
+
+// What was allocated tells how many samples of a later moment are new.
+TEST_F(HistorianTest, RowsHaveTheSamplesThatWereAllocated) {
+  profile::SurveyedProcess process = Surveyed(true);
+  process.stacks = {{.stack_id = 7, .live_bytes = 100, .live_objects = 100, .samples = 100, .allocated_samples = 300}};
+  collector_.SetSurvey({.processes = {process}});
+  Start();
+  Rounds(1);
+  process.stacks[0] = {.stack_id = 7, .live_bytes = 104, .live_objects = 104, .samples = 104, .allocated_samples = 304};
+  collector_.SetSurvey({.processes = {process}});
+  Rounds(1);
+  const absl::StatusOr<history::Timeline> timeline = Read({.name = "shop"});
+  ASSERT_TRUE(timeline.ok()) << timeline.status();
+  std::vector<std::pair<uint64_t, uint64_t>> samples;  // live and allocated
+  for (const history::TimelinePoint& point : timeline->points) {
+    ASSERT_THAT(point.rows, SizeIs(1));
+    const history::Held& row = point.rows.begin()->second;
+    if (samples.empty() || samples.back().first != row.samples)
+      samples.emplace_back(row.samples, row.allocated_samples);
+  }
+  EXPECT_THAT(samples, ElementsAre(Pair(100, 300), Pair(104, 304)));
 }
 
 // A stack larger than the address space cannot be made.

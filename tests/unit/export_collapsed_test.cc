@@ -72,6 +72,12 @@ TEST(Collapsed, ADeepStackHasAMark) {
   EXPECT_EQ(PlaceText("/lib/x.so", CallAddress(HEAPTAP_FRAMES_LEFT_OUT)), "x.so+0x0");
 }
 
+TEST(Collapsed, ACutStackHasAnotherRoot) {
+  Profile profile = {.contexts = {{.frames = {0x1001}, .truncated = true, .threads = {Share(1, 10)}},
+                                  {.frames = {}, .truncated = true, .threads = {Share(1, 2)}}}};
+  EXPECT_EQ(Live(profile, {}), "[outer frames missing];0x1000 10\n[unknown call path] 2\n");
+}
+
 TEST(Collapsed, EqualNamesAreOneLine) {
   Profile profile = {
       .contexts = {{.frames = {0x11}, .threads = {Share(1, 1.4)}}, {.frames = {0x12}, .threads = {Share(1, 1.4)}}}};

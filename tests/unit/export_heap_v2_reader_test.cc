@@ -232,6 +232,15 @@ TEST(HeapV2Reader, CountsThatReadersDivideByAreNoTrouble) {
   }
 }
 
+TEST(HeapV2Reader, CutStacks) {
+  const Profile profile = MustRead(
+      "heap_v2/1\n@ 0x1 0x2\n  t*: 1: 1000 [1: 1000]\n@ 0x3\n  t*: 1: 1 [1: 1]\n\nMAPPED_LIBRARIES:\n# cut 0\n# cut 2\n"
+      "# cut 3\n# cut x\n");
+  ASSERT_THAT(profile.contexts, SizeIs(2));
+  EXPECT_FALSE(profile.contexts[0].truncated);
+  EXPECT_TRUE(profile.contexts[1].truncated);
+}
+
 TEST(HeapV2Reader, OneStackTwice) {
   const Profile profile = MustRead(
       "heap_v2/1\n@ 0x1 0x2\n  t*: 1: 1000 [1: 1000]\n@ 0x3\n  t*: 1: 1 [1: 1]\n@ 0x1 0x2\n  t*: 2: 2000 [4: 4000]\n");

@@ -88,6 +88,16 @@ TEST(HeapV2, TimeAndBuildIdsAreComments) {
                                                    "00004000-00005000 r-xp 00000000 00:00 43 /b\n"));
 }
 
+TEST(HeapV2, CutStacksAreComments) {
+  const auto held = [](double bytes) {
+    return std::vector<ThreadShare>{{.tid = 1, .live = {1, 1, 1, bytes}, .allocated = {1, 1, 1, bytes}}};
+  };
+  Profile profile = {.period = kEverything,
+                     .contexts = {{.frames = {0x1001}, .truncated = true, .threads = held(10)},
+                                  {.frames = {0x2001}, .threads = held(20)}}};
+  EXPECT_THAT(HeapV2(profile), ::testing::HasSubstr("\nMAPPED_LIBRARIES:\n# cut 2\n"));
+}
+
 TEST(HeapV2, EveryLineIsCorrectedOnItsOwn) {
   constexpr double kPeriod = 524288;
   auto of_one_sample = [](double size) -> Estimate {

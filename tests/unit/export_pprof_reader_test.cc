@@ -230,11 +230,13 @@ TEST(PprofReaderTest, ValuesAreFoundByTheirNames) {
   const profile::Context& context = content.profile.contexts[0];
   EXPECT_EQ(context.Live(), (profile::Estimate{1, 0, 2, 200, 200 * 200}));
   EXPECT_EQ(context.Allocated(), (profile::Estimate{1, 300, 0, 300}));
+  EXPECT_TRUE(content.profile.has_allocated);
   EXPECT_EQ(content.profile.period, 524288u);
   // As Go writes it: the period comes first.
   MustRead(Foreign().Period(1).Type("alloc_space", "bytes").Bytes());
   EXPECT_THAT(content.profile.warnings, IsEmpty());
   const PprofContent unknown_period = MustRead(Foreign().Type("space", "bytes").Bytes());
+  EXPECT_FALSE(unknown_period.profile.has_allocated);
   EXPECT_THAT(unknown_period.profile.warnings, ElementsAre(HasSubstr("how often samples were taken")));
 }
 

@@ -158,6 +158,13 @@ TEST_F(PprofTest, WholeProfile) {
             "0x8000/0x9000/0x200 /bin/program ab01ff [FN][FL][LN][IN]\n");
 }
 
+TEST_F(PprofTest, WithoutWhatWasAllocated) {
+  const Profile profile = {.has_allocated = false,
+                           .contexts = {{.frames = {0x8001}, .threads = {{.tid = 1, .live = {1, 1, 2, 300}}}}}};
+  EXPECT_THAT(Raw(profile),
+              HasSubstr("Samples:\ninuse_objects/count inuse_space/bytes[dflt]\n          2        300: 1 \n"));
+}
+
 TEST_F(PprofTest, OneSampleForAContextWithoutThreads) {
   Profile profile = {.contexts = {{.frames = {0x8001}, .threads = {Share(1, 0.4), Share(2, 20), Share(3, 0.3)}}},
                      .thread_names = {{2, "main"}}};

@@ -6,9 +6,11 @@
 namespace heaptap::history {
 namespace {
 
+using testing::ContainsRegex;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::SizeIs;
 
 using HistoryTimelineTest = HistoryTest;
@@ -63,7 +65,7 @@ TEST_F(HistoryTimelineTest, AMomentOfThePast) {
     const uint64_t bytes = 1000 + i;
     ASSERT_TRUE(writer->AddPoint(process, kBegin + absl::Seconds(10 * i), Holding({{path, {bytes, 1, 1}}})).ok());
   }
-  ASSERT_TRUE(writer->EndProcess(process, kBegin + absl::Seconds(1000), "").ok());
+  ASSERT_TRUE(writer->EndProcess(process, kBegin + absl::Seconds(1000), "exit 0").ok());
   ASSERT_TRUE(writer->Commit().ok());
   const auto at = [&](double seconds) {
     return ReadMoment(path_, {.name = "shop"}, kBegin + absl::Seconds(seconds), SeesAll);
@@ -73,6 +75,10 @@ TEST_F(HistoryTimelineTest, AMomentOfThePast) {
   EXPECT_EQ(at(0)->points[0].live_bytes, 1000u);
   EXPECT_TRUE(absl::IsNotFound(at(-1).status()));
   EXPECT_TRUE(absl::IsNotFound(at(1005).status())) << "it had ended";
+  EXPECT_THAT(at(1005).status().message(),
+              ContainsRegex("there is no history of shop at .*: it ended at .* \\(exit 0\\); "
+                            "its last moment is shop@last$"));
+  EXPECT_THAT(at(-1).status().message(), Not(HasSubstr("ended"))) << "it ended later";
 }
 
 TEST_F(HistoryTimelineTest, ProcessesOfAServiceFollowOneAnotherAndAddUp) {

@@ -54,14 +54,14 @@ TEST(ReadableName, OfNonsense) {
 }
 
 TEST(Plumbing, AllocatorsAndStandardLibraries) {
-  for (const char* name :
-       {"malloc", "operator new(unsigned long)", "std::vector<int>::push_back(int&&)", "alloc::raw_vec::finish_grow",
-        "<alloc::string::String as core::clone::Clone>::clone",
-        "__gnu_cxx::new_allocator<int>::allocate(unsigned long, void const*)", "libjemalloc.so.2+0xa2630"}) {
+  for (const char* name : {"malloc", "operator new(unsigned long)", "std::vector<int>::push_back(int&&)",
+                           "alloc::raw_vec::finish_grow", "<alloc::string::String as core::clone::Clone>::clone",
+                           "__gnu_cxx::new_allocator<int>::allocate(unsigned long, void const*)",
+                           "libjemalloc.so.2+0xa2630", "libstdc++.so.6.0.30+0xd44a2", "libc++.so.1.0+0x12"}) {
     EXPECT_TRUE(IsPlumbing(name)) << name;
   }
   for (const char* name : {"main", "malloc_wrapper", "stdx::f()", "redis-server+0x1", "sdsnewlen", "coreutils::f",
-                           "libjemalloc_user", "libx.so+0x1"}) {
+                           "libjemalloc_user", "libx.so+0x1", "libstdc++x.so.6+0x1", "libc++tool+0x1"}) {
     EXPECT_FALSE(IsPlumbing(name)) << name;
   }
   EXPECT_TRUE(IsPlumbing("operator()", "/usr/include/c++/12/bits/std_thread.h", true));

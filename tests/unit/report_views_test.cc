@@ -6,8 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "userspace/base/printable_text.h"
 #include "userspace/export/source_frames.h"
 #include "userspace/profile/profile.h"
 #include "userspace/report/dot.h"
@@ -346,6 +351,17 @@ TEST_F(ViewsTest, SummaryWithThePast) {
   EXPECT_THAT(SummaryText(named_, Folded(), {}, {}, {}, &nothing), HasSubstr("\nnothing grew in the last 7s\n"));
 }
 
+TEST_F(ViewsTest, TheIntervalStandsOnALineOfItsOwnInANarrowTerminal) {
+  const Subject subject = {.name = "x", .period = 1024};
+  const std::string head = "  live       159.8K +- 9.6K in 160 objects, 101 samples";
+  const std::string interval = "(a sample every 1.0K bytes)\n";
+  for (const size_t width : {size_t{0}, head.size() + interval.size()}) {
+    EXPECT_THAT(SummaryText(named_, Folded(), subject, {}, {.width = width}), HasSubstr(head + " " + interval));
+  }
+  EXPECT_THAT(SummaryText(named_, Folded(), subject, {}, {.width = head.size() + interval.size() - 1}),
+              HasSubstr(head + "\n             " + interval));
+}
+
 TEST_F(ViewsTest, LinesFitTheTerminal) {
   for (const size_t width : {20u, 40u, 80u}) {
     const std::string text = TopText(named_, Folded(), {.by = By::kLine, .full_names = true}, {.width = width});
@@ -382,6 +398,18 @@ TEST_F(ViewsTest, SpeedscopeHasFourProfiles) {
   }
 }
 
+TEST_F(ViewsTest, WithoutWhatWasAllocated) {
+  const std::vector<Path> paths(named_.paths().begin(), named_.paths().end());
+  const std::string text = Speedscope(named_, paths, {.name = "x", .has_allocated = false});
+  EXPECT_THAT(text, HasSubstr("live objects"));
+  EXPECT_THAT(text, Not(HasSubstr("allocated")));
+  const auto markdown = [&](bool has_allocated) {
+    return Markdown(named_, paths, {.name = "x", .has_allocated = has_allocated}, {}, {});
+  };
+  EXPECT_THAT(markdown(true), HasSubstr("- allocated, freed or not: 586.9K"));
+  EXPECT_THAT(markdown(false), Not(HasSubstr("allocated")));
+}
+
 TEST_F(ViewsTest, FlameGraph) {
   const Tree tree = MakeTree(named_, Folded(), {}, Direction::kInwards);
   const std::string text = FlameSvg(tree, {.name = "<a>&b"}, {});
@@ -399,6 +427,46 @@ TEST_F(ViewsTest, CallGraph) {
   EXPECT_THAT(text, HasSubstr("n0 [label=\"main\\n0 (0.0%) of 158.2K (99.0%)\""));
   EXPECT_THAT(text, HasSubstr("n0 -> n1 [label=\"94.9K\""));
   EXPECT_THAT(text, Not(HasSubstr("unknown"))) << "below 5 %";
+}
+
+// graphviz refuses texts of 16,384 bytes.
+TEST(CallGraph, LongNamesAreCutBetweenCharacters) {
+  const std::string name = absl::StrCat("x", std::string(10000, '"'), "end");
+  std::string letters;
+  while (letters.size() < 20000) letters += "\u00e4";  // two bytes
+  for (const std::string& function : {name, letters, "x" + letters}) {
+    const profile::Profile profile = {
+        .contexts = {{.frames = {kMain}, .threads = {{.live = Estimate(10, 1024), .allocated = Estimate(10, 1024)}}}}};
+    const NamedProfile named(profile,
+                             [&](uint64_t) { return std::vector<exporter::SourceFrame>{{.function = function}}; });
+    const std::string text = Dot(named, named.paths(), {.name = function}, {}, 80, 0);
+    for (const absl::string_view line : absl::StrSplit(text, '\n'))
+      EXPECT_LT(line.size(), 16384u + 100) << line.substr(0, 40);
+    // Not EXPECT_EQ: it would print the names.
+    EXPECT_TRUE(base::Printable(text) == absl::StrReplaceAll(text, {{"\n", "\\012"}})) << "a character was cut";
+    EXPECT_TRUE(absl::StrContains(text, "\\n15.8K (")) << "the figures are still there";
+  }
+}
+
+TEST_F(ViewsTest, ACutPathHasAnotherRoot) {
+  profile::Profile cut = profile_;
+  cut.contexts[0].truncated = true;
+  cut.contexts[3].truncated = true;  // without frames
+  const NamedProfile marked(cut, Find, {}, Roots::kNone, CutPaths::kMarked);
+  const std::vector<Path> paths = *Select(marked, {.fold = true});
+  EXPECT_EQ(TreeText(MakeTree(marked, paths, {}, Direction::kInwards), marked.total(), {}, {.smallest = 50}),
+            "    94.9K   59.4%  [outer frames missing]\n"
+            "    94.9K   59.4%  main\n"
+            "    94.9K   59.4%  load\n"
+            "    94.9K   59.4%  parse\n"
+            "2 branches below 50.0% are not shown (see --smallest)\n");
+  EXPECT_THAT(Speedscope(marked, paths, {.name = "x"}), HasSubstr(R"({"name":"[outer frames missing]"})"));
+  // A thread is no frame that is missing.
+  const NamedProfile threads(cut, Find, {}, Roots::kThreads, CutPaths::kMarked);
+  const NamedFrame& root = threads.frame(threads.paths()[0].frames.back());
+  EXPECT_THAT(std::string(threads.text(root.function)), HasSubstr("thread"));
+  const NamedProfile bare(cut, Find);
+  EXPECT_EQ(bare.paths()[0].frames.size(), named_.paths()[0].frames.size());
 }
 
 // jeprof 5.3 on the same profile.

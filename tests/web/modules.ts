@@ -15,7 +15,7 @@ import { nameFrames } from "../../userspace/web/names";
 import { growthHint, growthText, matches, placeOf, residentText } from "../../userspace/web/processes_view";
 import { Amount, lackOfValue, measureOf, Profile, total } from "../../userspace/web/profile";
 import { nextOf } from "../../userspace/web/rove";
-import { pathText, Row, rowsByName, rowsByPath } from "../../userspace/web/rows";
+import { hasPathText, pathText, Row, rowsByName, rowsByPath } from "../../userspace/web/rows";
 import { meanSize } from "../../userspace/web/scene";
 import { filterProfile, rowsByClass } from "../../userspace/web/shares";
 import { DEFAULTS, fromHash, toHash } from "../../userspace/web/state";
@@ -42,7 +42,7 @@ function example(): Profile {
   const zeros = [0, 0, 0, 0];
   return {
     schema_version: 1,
-    subject: { name: "x", pid: null, period: 1, resident_bytes: null, warnings: [], is_difference: false },
+    subject: { name: "x", pid: null, period: 1, resident_bytes: null, warnings: [], is_difference: false, has_allocated: true },
     texts: ["", "main", "a", "std::x<int>", "std::x<...>", "b", "/src/a.c", "/bin/x", "/lib/y.so"],
     frames: {
       function: [1, 2, 3, 5],
@@ -123,7 +123,7 @@ test("no measure is offered that the profile does not know by call path", () => 
   const of = (subject: Partial<Profile["subject"]>): string[] =>
     (["live", "allocated", "freed"] as const).map((value) => lackOfValue({ ...example(), subject: { ...example().subject, ...subject } }, value));
   deepStrictEqual(of({}), ["", "", ""]);
-  const history = "The history keeps what was allocated and freed of the whole process only, not by call path.";
+  const history = "What was allocated and freed is known of whole processes at most, not by call path.";
   deepStrictEqual(of({ has_allocated: false }), ["", history, history]);
   deepStrictEqual(of({ has_allocated: false, is_difference: true }), ["", history, history]);
   deepStrictEqual(of({ is_difference: true })[1], "A difference shows live memory only.");
@@ -368,6 +368,26 @@ test("names of ages are those of the report", () => {
   strictEqual(ageText(2), "of unknown age");
 });
 
+test("a cut path is found by its known frames", () => {
+  const profile = example();
+  const { frames, stacks, paths, texts } = profile;
+  const mark = frames.function.length;
+  for (const column of [frames.function, frames.short]) column.push(texts.length);
+  for (const column of [frames.file, frames.line, frames.library]) column.push(0);
+  frames.flags.push(2);
+  texts.push("[outer frames missing]");
+  const root = stacks.frame.length;
+  stacks.parent.push(-1, root);
+  stacks.frame.push(mark, 3);
+  paths.stack[0] = root + 1;
+  const names = nameFrames(profile, "function", true);
+  strictEqual(pathText(profile, names, 0), "b ← [outer frames missing]");
+  strictEqual(hasPathText(profile, names, 0, "b"), true);
+  strictEqual(hasPathText(profile, names, 0, "a"), false);
+  strictEqual(hasPathText(profile, names, 3, "b ← main"), true);
+  strictEqual(hasPathText(profile, names, 3, "b"), false);
+});
+
 test("rows by line, library and path", () => {
   const profile = example();
   const lines = nameFrames(profile, "line", true);
@@ -424,7 +444,7 @@ function exampleBefore(): Profile {
   const zeros = [0, 0, 0, 0];
   return {
     ...example(),
-    subject: { name: "y", pid: 7, period: 1024, resident_bytes: 5, warnings: ["odd"], is_difference: false },
+    subject: { name: "y", pid: 7, period: 1024, resident_bytes: 5, warnings: ["odd"], is_difference: false, has_allocated: true },
     texts: ["", "b", "/other/x", "/other/y.so", "std::x<int>", "main", "a", "c"],
     frames: {
       function: [1, 4, 5, 6, 7],
@@ -473,7 +493,7 @@ test("the difference of two processes", () => {
   ]);
   deepStrictEqual(paths.allocated_bytes, [0, 0, 0, 0, 0]);
   deepStrictEqual(subject, {
-    name: "x compared with y", pid: null, period: 1, resident_bytes: null, warnings: ["y: odd"], is_difference: true, time: 1000,
+    name: "x compared with y", pid: null, period: 1, resident_bytes: null, warnings: ["y: odd"], is_difference: true, has_allocated: true, time: 1000,
   });
   strictEqual(difference.texts[0], "");
 });

@@ -47,7 +47,7 @@ Reply Profile(Call& call, const profile::ProcessSummary& process) {
   absl::StatusOr<profile::Snapshot> snapshot = call.collector.DetailedSnapshot(process.ref());
   if (!snapshot.ok()) return snapshot.status();
   const exporter::FindSourceFrames find = call.symbols.FindAll(*snapshot);
-  const report::NamedProfile named(snapshot->profile, find);
+  const report::NamedProfile named(snapshot->profile, find, {}, report::Roots::kNone, report::CutPaths::kMarked);
   report::Subject subject = {.name = absl::StrCat(base::Printable(process.command), " (PID ", process.pid, ")"),
                              .period = snapshot->profile.period,
                              .several_periods = snapshot->profile.several_periods};

@@ -73,9 +73,7 @@ std::string MissingCapabilities() {
 absl::Status CheckPidNamespace() {
   struct stat status;
   if (stat("/proc/self/ns/pid", &status) == 0 && status.st_ino == kFirstPidNamespace) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      "heaptap runs in a separate PID namespace, where PIDs differ from the kernel's; run it on the host, or in a "
-      "container with --pid=host");
+  return absl::FailedPreconditionError(absl::StrCat(kOtherPidNamespace, "; ", kLeavePidNamespace));
 }
 
 absl::Status KernelError(int error, absl::string_view what) {

@@ -15,8 +15,11 @@ namespace heaptap::bpf {
 std::string MissingCapabilities();
 
 // The programs know processes by their PIDs in the first PID namespace, so the collector must run there.
-// FailedPrecondition: it does not.
+// FailedPrecondition: it does not, with both texts below.
 absl::Status CheckPidNamespace();
+inline constexpr absl::string_view kOtherPidNamespace =
+    "heaptap runs in a separate PID namespace, where PIDs differ from the kernel's";
+inline constexpr absl::string_view kLeavePidNamespace = "run it on the host, or in a container with --pid=host";
 
 // An error of a system call or of libbpf. `error`: an errno value, of either sign. EPERM and EACCES become
 // PermissionDenied and name the missing capabilities, ESRCH NotFound, ENOMEM and E2BIG ResourceExhausted, others

@@ -51,6 +51,7 @@ namespace {
 
 constexpr char kConfiguration[] = "/etc/heaptap/heaptap.conf";
 constexpr char kGroup[] = "heaptap";
+constexpr char kDefaultStateFolder[] = "/var/lib/heaptap";
 
 // A daemon that ends removes its probes and restores control blocks.
 constexpr absl::Duration kEndPatience = absl::Seconds(60);
@@ -58,7 +59,7 @@ constexpr absl::Duration kEndPatience = absl::Seconds(60);
 struct DaemonFlags {
   RecordingFlags recording;
   std::string configuration = kConfiguration;
-  std::string state_folder = "/var/lib/heaptap";
+  std::string state_folder = kDefaultStateFolder;
   std::string socket = kDefaultSocket;
   std::string listen;
   std::string group;
@@ -182,6 +183,15 @@ absl::StatusOr<absl::Duration> ParseAge(const std::string& text) {
       absl::StrCat("--max-age ", text, ": expected a duration, such as 90s, 10m or 168h"));
 }
 
+// The command that ends this recording and finds its state.
+std::string EndCommand(const DaemonFlags& flags) {
+  const auto words = [](absl::string_view option, const std::string& folder, absl::string_view usual) {
+    return folder == usual ? "" : absl::StrCat(" ", option, " ", ShellWord(base::Printable(folder)));
+  };
+  return absl::StrCat("heaptap daemon --end", words("--pin-dir", flags.pin_folder, kDefaultPinFolder),
+                      words("--state-dir", flags.state_folder, kDefaultStateFolder));
+}
+
 absl::StatusOr<daemon::HistoryOptions> MakeHistory(const DaemonFlags& flags) {
   daemon::HistoryOptions options;
   if (flags.history != "none") {
@@ -227,6 +237,7 @@ absl::StatusOr<DaemonOptions> MakeOptions(const DaemonFlags& flags) {
   system_wide.rules = *std::move(rules);
   system_wide.state_folder = flags.state_folder;
   system_wide.pin_folder = flags.pin_folder == "none" ? "" : flags.pin_folder;
+  system_wide.end_command = EndCommand(flags);
   system_wide.groups = flags.groups;
   system_wide.libraries = flags.libraries;
   system_wide.only_libraries = !flags.only_libraries.empty();
@@ -296,16 +307,9 @@ absl::Status MakeFolders(const DaemonFlags& flags) {
   return slash == std::string::npos || slash == 0 ? absl::OkStatus() : MakeFolder(flags.socket.substr(0, slash), 0755);
 }
 
-// The command that ends the recording in this folder.
-std::string EndCommand(const std::string& pin_folder) {
-  return absl::StrCat(
-      "heaptap daemon --end",
-      pin_folder == kDefaultPinFolder ? "" : absl::StrCat(" --pin-dir ", ShellWord(base::Printable(pin_folder))));
-}
-
-// Ends the daemon that uses this folder, if there is one, and its recording.
-absl::Status EndDaemon(const std::string& pin_folder) {
-  const pid_t pid = bpf::Pins::Holder(pin_folder);
+// Ends the daemon that uses the folder of pins, if there is one, and its recording.
+absl::Status EndDaemon(const DaemonFlags& flags) {
+  const pid_t pid = bpf::Pins::Holder(flags.pin_folder);
   if (pid <= 0) return absl::OkStatus();
   // Check the name: the PID may have been reused since the daemon locked the folder.
   const base::FileDescriptor daemon(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
@@ -320,12 +324,12 @@ absl::Status EndDaemon(const std::string& pin_folder) {
   }
   return absl::DeadlineExceededError(absl::StrCat("the daemon, process ", pid, ", did not end within ",
                                                   absl::FormatDuration(kEndPatience), "; run kill -KILL ", pid,
-                                                  ", then ", EndCommand(pin_folder), " again"));
+                                                  ", then ", EndCommand(flags), " again"));
 }
 
 int End(const DaemonFlags& flags, DaemonOptions options) {
   if (options.recording.system_wide->pin_folder.empty()) return kSuccess;
-  if (absl::Status status = EndDaemon(flags.pin_folder); !status.ok()) return Report(status);
+  if (absl::Status status = EndDaemon(flags); !status.ok()) return Report(status);
   options.recording.system_wide->shall_end = true;
   {
     absl::StatusOr<bpf::Pins> pins = bpf::Pins::Open(flags.pin_folder, bpf::KernelBooks::Layout());
@@ -451,8 +455,7 @@ int Serve(const DaemonFlags& flags, const DaemonOptions& options, const std::vec
           } else {
             daemon.recorder().Leave();
             base::Say(absl::StrCat("the recording continues in the kernel (", flags.pin_folder,
-                                   "): the next heaptap daemon takes it over, ", EndCommand(flags.pin_folder),
-                                   " ends it"));
+                                   "): the next heaptap daemon takes it over, ", EndCommand(flags), " ends it"));
           }
           return kSuccess;
       }

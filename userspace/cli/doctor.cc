@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "userspace/base/messages.h"
 #include "userspace/cli/command_line.h"
 #include "userspace/cli/commands.h"
@@ -108,6 +109,32 @@ int ExitStatus(const Diagnosis& diagnosis) {
   return status;
 }
 
+// What must be there and is not, by name.
+std::vector<std::string> Missing(const Diagnosis& diagnosis) {
+  std::vector<std::string> names;
+  const auto add = [&names](const std::vector<daemon::Finding>& findings) {
+    for (const daemon::Finding& finding : findings) {
+      if (!finding.status.ok()) names.push_back(finding.subject);
+    }
+  };
+  add(diagnosis.machine);
+  for (const daemon::FeatureFinding& finding : diagnosis.features) {
+    if (finding.required && finding.tried && !finding.status.ok()) names.push_back(finding.name);
+  }
+  add(diagnosis.process);
+  return names;
+}
+
+void PrintVerdict(const Diagnosis& diagnosis) {
+  const std::vector<std::string> missing = Missing(diagnosis);
+  if (missing.empty()) {
+    printf("everything that heaptap needs is there\n");
+  } else {
+    printf("heaptap cannot record %s; missing: %s\n", diagnosis.process.empty() ? "here" : "this process",
+           absl::StrJoin(missing, ", ").c_str());
+  }
+}
+
 int Doctor(const DoctorFlags& flags) {
   Diagnosis diagnosis = {.machine = daemon::CheckMachine(), .features = daemon::CheckKernelFeatures(), .process = {}};
   if (flags.pid > 0) diagnosis.process = daemon::CheckProcess(flags.pid);
@@ -118,6 +145,7 @@ int Doctor(const DoctorFlags& flags) {
     PrintText(diagnosis.machine);
     PrintText(diagnosis.features);
     PrintText(diagnosis.process);
+    PrintVerdict(diagnosis);
   }
   return status;
 }

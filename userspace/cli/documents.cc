@@ -56,7 +56,8 @@ absl::StatusOr<ProcessDocument> GetProcess(const Client& client, pid_t pid) {
   for (ProcessDocument& process : *processes) {
     if (process.value.pid == pid) return std::move(process);
   }
-  return absl::NotFoundError(absl::StrCat("process ", pid, " is not recorded; heaptap list shows the recorded ones"));
+  return absl::NotFoundError(absl::StrCat("process ", pid, " is not recorded; heaptap list",
+                                          SocketWords(client.socket()), " shows the recorded ones"));
 }
 
 absl::StatusOr<std::vector<EndedDocument>> GetEnded(const Client& client) {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -22,6 +22,12 @@ using profile::Estimate;
 
 // Smaller changes are rounding errors.
 bool IsNothing(const report::Measure& live) { return std::fabs(live.bytes) < 0.5 && std::fabs(live.objects) < 0.5; }
+
+// Of two mappings of one path at one address.
+bool IsSameFile(const elf::Mapping& a, const elf::Mapping& b) {
+  if (!a.build_id.empty() && !b.build_id.empty()) return a.build_id == b.build_id;
+  return a.inode == 0 || b.inode == 0 || a.inode == b.inode;
+}
 
 int64_t Whole(double estimate) {
   const auto whole = static_cast<int64_t>(profile::ToWhole(std::fabs(estimate)));
@@ -50,13 +56,23 @@ std::vector<size_t> Changed(const Growth& growth, report::Unit sort_by) {
 
 bool IsSameProcess(const profile::Profile& before, const profile::Profile& after) {
   if (before.mappings.empty() || after.mappings.empty()) return true;
-  std::set<std::pair<uint64_t, absl::string_view>> places;
-  for (const elf::Mapping& mapping : before.mappings) places.emplace(mapping.start, mapping.path);
-  for (const elf::Mapping& mapping : after.mappings) {
-    // [vsyscall] has the same address in all processes.
-    if (mapping.path != "[vsyscall]" && places.contains({mapping.start, mapping.path})) return true;
+  // [vsyscall] has the same address in all processes.
+  const auto is_everywhere = [](const elf::Mapping& mapping) { return mapping.path == "[vsyscall]"; };
+  std::map<absl::string_view, std::map<uint64_t, const elf::Mapping*>> earlier;  // by path and start
+  for (const elf::Mapping& mapping : before.mappings) {
+    if (!is_everywhere(mapping)) earlier[mapping.path][mapping.start] = &mapping;
   }
-  return false;
+  std::map<absl::string_view, bool> stays;  // whether a path of both has an address that it had before
+  for (const elf::Mapping& mapping : after.mappings) {
+    const auto places = earlier.find(mapping.path);
+    if (is_everywhere(mapping) || places == earlier.end()) continue;
+    const auto same = places->second.find(mapping.start);
+    if (same != places->second.end() && !IsSameFile(*same->second, mapping)) return false;
+    stays[mapping.path] |= same != places->second.end();
+  }
+  const auto staying = std::ranges::count_if(stays, [](const auto& path) { return path.second; });
+  // A library can have been loaded again elsewhere.
+  return 2 * staying > std::ssize(stays);
 }
 
 Growth FindGrowth(const profile::Profile& before, const profile::Profile& after, profile::Unchanged unchanged) {
@@ -73,6 +89,7 @@ report::Subject ToSubject(const Growth& growth, std::string name) {
                              .period = growth.difference.period,
                              .several_periods = growth.difference.several_periods,
                              .is_difference = true,
+                             .has_allocated = growth.difference.has_allocated,
                              .before = growth.before,
                              .after = growth.after};
   subject.warnings.reserve(growth.difference.warnings.size());

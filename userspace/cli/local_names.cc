@@ -38,17 +38,19 @@ absl::StatusOr<process::MappedFile> OpenHere(const elf::Mapping& mapping, const 
   return file;
 }
 
-// O_NONBLOCK: a FIFO must not block. RESOLVE_IN_ROOT: links of the other machine lead to its own files.
+// Not by its path at once: opening a device can act. RESOLVE_IN_ROOT: links of the other machine lead to its own files.
 absl::StatusOr<process::MappedFile> OpenBelow(const std::string& sysroot, const std::string& path) {
   const base::FileDescriptor root(open(sysroot.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   open_how how = {};
-  how.flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+  how.flags = O_PATH | O_CLOEXEC;
   how.resolve = RESOLVE_IN_ROOT;
-  base::FileDescriptor file(static_cast<int>(syscall(SYS_openat2, root.get(), path.c_str(), &how, sizeof(how))));
+  const base::FileDescriptor handle(
+      static_cast<int>(syscall(SYS_openat2, root.get(), path.c_str(), &how, sizeof(how))));
   struct stat status;
-  if (!file.valid() || fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
-    return absl::NotFoundError(absl::StrCat("no file ", path, " below ", sysroot));
-  }
+  const bool is_regular = handle.valid() && fstat(handle.get(), &status) == 0 && S_ISREG(status.st_mode);
+  base::FileDescriptor file(
+      is_regular ? open(absl::StrCat("/proc/self/fd/", handle.get()).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1);
+  if (!file.valid()) return absl::NotFoundError(absl::StrCat("no file ", path, " below ", sysroot));
   return process::MappedFile{.file = std::move(file), .path = {}};
 }
 
@@ -66,9 +68,18 @@ absl::StatusOr<process::MappedFile> SameBuild(absl::StatusOr<process::MappedFile
   return file;
 }
 
-// What may be the debug file of a .gnu_debuglink, where debuggers look: beside the program, and in .debug there. It
-// belongs to root or to the owner of the program, whose status is `program`: other users of a shared folder have no
-// say.
+// A file with debug information of the program whose status is `program`. It belongs to root or to the owner of the
+// program: other users of a shared folder have no say. Invalid: there is none.
+base::FileDescriptor OpenTrusted(const std::string& sysroot, const std::string& path, const struct stat& program) {
+  absl::StatusOr<process::MappedFile> file = OpenBelow(sysroot, path);
+  struct stat status;
+  if (!file.ok() || fstat(file->file.get(), &status) != 0) return {};
+  const bool is_itself = status.st_dev == program.st_dev && status.st_ino == program.st_ino;
+  if (is_itself || (status.st_uid != 0 && status.st_uid != program.st_uid)) return {};
+  return std::move(file->file);
+}
+
+// What may be the debug file of a .gnu_debuglink, where debuggers look: beside the program, and in .debug there.
 std::vector<base::FileDescriptor> OpenLinked(const std::string& sysroot, const symbolize::DebugLinks& links,
                                              const std::string& path, const struct stat& program) {
   std::vector<base::FileDescriptor> found;
@@ -76,14 +87,24 @@ std::vector<base::FileDescriptor> OpenLinked(const std::string& sysroot, const s
   if (links.link_name.find('/') != std::string::npos || !absl::StartsWith(path, "/")) return found;
   const std::string folder = path.substr(0, path.rfind('/') + 1);
   for (const char* below : {"", ".debug/"}) {
-    absl::StatusOr<process::MappedFile> file = OpenBelow(sysroot, absl::StrCat(folder, below, links.link_name));
-    struct stat status;
-    if (!file.ok() || fstat(file->file.get(), &status) != 0) continue;
-    const bool is_itself = status.st_dev == program.st_dev && status.st_ino == program.st_ino;
-    if (is_itself || (status.st_uid != 0 && status.st_uid != program.st_uid)) continue;
-    found.push_back(std::move(file->file));
+    base::FileDescriptor file = OpenTrusted(sysroot, absl::StrCat(folder, below, links.link_name), program);
+    if (file.valid()) found.push_back(std::move(file));
   }
   return found;
+}
+
+// What may be the file of a .gnu_debugaltlink: at its path, which may be relative to the folder of the program or to
+// .debug there.
+base::FileDescriptor OpenShared(const std::string& sysroot, const symbolize::DebugLinks& links, const std::string& path,
+                                const struct stat& program) {
+  if (absl::StartsWith(links.shared_name, "/")) return OpenTrusted(sysroot, links.shared_name, program);
+  if (!absl::StartsWith(path, "/")) return {};
+  const std::string folder = path.substr(0, path.rfind('/') + 1);
+  for (const char* below : {"", ".debug/"}) {
+    base::FileDescriptor file = OpenTrusted(sysroot, absl::StrCat(folder, below, links.shared_name), program);
+    if (file.valid()) return file;
+  }
+  return {};
 }
 
 // 1234567 as 1,234,567.
@@ -146,6 +167,9 @@ LocalNames::LocalNames(const profile::Profile& profile, const NamePlaces& places
   const std::string root = places.sysroot.empty() ? "/" : places.sysroot;
   options.open_linked = [&program, &root](const symbolize::DebugLinks& links, const std::string& path) {
     return OpenLinked(root, links, path, program);
+  };
+  options.open_shared = [&program, &root](const symbolize::DebugLinks& links, const std::string& path) {
+    return OpenShared(root, links, path, program);
   };
   worker::Symbolizer symbolizer(crews, options);
   for (absl::Span<const uint64_t> rest = addresses; !rest.empty();) {

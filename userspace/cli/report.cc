@@ -80,6 +80,12 @@ report::Show ToShow(const ReportFlags& flags) {
   return show;
 }
 
+// --callers has a tree.
+report::CutPaths CutPathsFor(const ReportFlags& flags, const View* view) {
+  if (view != nullptr) return view->cut_paths;
+  return flags.callers.empty() ? report::CutPaths::kBare : report::CutPaths::kMarked;
+}
+
 report::Roots RootsFor(const ReportFlags& flags) {
   if (flags.by == kByThread) return report::Roots::kThreads;
   if (flags.by == kBySize) return report::Roots::kSizes;
@@ -113,7 +119,9 @@ absl::Status Write(const ReportFlags& flags, const View* view, const ReportInput
   const absl::StatusOr<std::string> text = make(input);
   const bool is_short = make == ShortView && !report::IsOfRoots(input.show.by);
   if (!(view != nullptr ? view->shows_warnings : is_short)) SayWarnings(input.subject);
-  return text.ok() ? WriteWholeFile(flags.output, *text) : text.status();
+  if (!text.ok()) return text.status();
+  return WriteWholeFile(flags.output, *text,
+                        view != nullptr && view->has_addresses ? Readers::kOwner : Readers::kUsual);
 }
 
 absl::StatusOr<Seen> See(const ReportFlags& flags, const View* view) {
@@ -135,6 +143,14 @@ absl::StatusOr<Seen> See(const ReportFlags& flags, const View* view) {
   return LookAtRoots(flags.socket, flags.subject, roots, absl::StrCat("--by ", flags.by));
 }
 
+// What is not known must not look like nothing.
+absl::Status CheckIsKnown(const ReportFlags& flags, const Seen& seen) {
+  if (seen.subject.has_allocated || ToShow(flags).value == report::Value::kLive) return absl::OkStatus();
+  const char* const option = flags.freed ? "--freed" : flags.allocated ? "--allocated" : "--alloc_objects";
+  return absl::InvalidArgumentError(absl::StrCat(
+      option, ": of ", seen.subject.name, " only what is live is known, not what was allocated; leave out ", option));
+}
+
 // Whether the short form of what a process holds now is asked for, to which the history can add.
 bool IsPlain(const ReportFlags& flags, const View* view) {
   const report::Show show = ToShow(flags);
@@ -147,10 +163,11 @@ int ReportMemory(const ReportFlags& flags) {
   const View* view = ChosenView(flags);
   absl::StatusOr<Seen> seen = See(flags, view);
   if (!seen.ok()) return Report(seen.status());
+  if (const absl::Status status = CheckIsKnown(flags, *seen); !status.ok()) return Report(status);
   const LocalNames names(seen->profile, flags.places, seen->symbols);
   SayMissing(names);
   const exporter::FindSourceFrames find = names.Find();
-  const report::NamedProfile named(seen->profile, find, seen->measures, RootsFor(flags));
+  const report::NamedProfile named(seen->profile, find, seen->measures, RootsFor(flags), CutPathsFor(flags, view));
   ReportInput input = {.profile = seen->profile,
                        .find = find,
                        .named = named,

@@ -216,25 +216,53 @@ absl::StatusOr<std::string> Html(const ReportInput& input) {
                                                                .source_paths = input.source_paths}));
 }
 
+constexpr auto kMarked = report::CutPaths::kMarked;
 constexpr View kViews[] = {
     {"--top", "show a table of functions (see --by)", Top},
-    {"--tree", "show call paths as a tree, from the outermost functions", Tree},
+    {.option = "--tree",
+     .help = "show call paths as a tree, from the outermost functions",
+     .make = Tree,
+     .cut_paths = kMarked},
     {"--text", "show the table of jeprof --text, with the same digits", Jeprof},
     {.option = "--json", .help = "print one JSON document", .make = Json, .shows_warnings = true},
     {.option = "--markdown",
      .help = "print the short form for a ticket or an assistant",
      .make = Markdown,
      .shows_warnings = true},
-    {"--svg", "print a flame graph as a picture", Svg},
-    {"--html", "write a page to look at in a browser, as one file", Html, true, profile::Unchanged::kKeep, true},
-    {"--dot", "print the call graph for graphviz", Dot},
-    {"--pdf", "write the call graph as a document, drawn by graphviz", Pdf, true},
-    {"--perfetto", "write a trace for ui.perfetto.dev", Perfetto, true},
+    {.option = "--svg", .help = "print a flame graph as a picture", .make = Svg, .cut_paths = kMarked},
+    {.option = "--html",
+     .help = "write a page to look at in a browser, as one file",
+     .make = Html,
+     .is_binary = true,
+     .unchanged = profile::Unchanged::kKeep,
+     .has_shares = true,
+     .cut_paths = kMarked},
+    {.option = "--dot", .help = "print the call graph for graphviz", .make = Dot, .cut_paths = kMarked},
+    {.option = "--pdf",
+     .help = "write the call graph as a document, drawn by graphviz",
+     .make = Pdf,
+     .is_binary = true,
+     .cut_paths = kMarked},
+    {.option = "--perfetto",
+     .help = "write a trace for ui.perfetto.dev",
+     .make = Perfetto,
+     .is_binary = true,
+     .cut_paths = kMarked},
     {"--collapsed", "print a line for each call path, for flame graphs", Collapsed},
-    {"--speedscope", "print a profile for speedscope.app", Speedscope},
-    {"--firefox", "print a profile for profiler.firefox.com, with native allocations", Firefox},
-    {"--jeprof,--raw", "print a dump with symbols, for jeprof on any machine", Symbolized},
-    {"--pprof", "write a profile for go tool pprof (with -o, or to a pipe)", Pprof, true},
+    {.option = "--speedscope", .help = "print a profile for speedscope.app", .make = Speedscope, .cut_paths = kMarked},
+    {.option = "--firefox",
+     .help = "print a profile for profiler.firefox.com, with native allocations",
+     .make = Firefox,
+     .cut_paths = kMarked},
+    {.option = "--jeprof,--raw",
+     .help = "print a dump with symbols, for jeprof on any machine",
+     .make = Symbolized,
+     .has_addresses = true},
+    {.option = "--pprof",
+     .help = "write a profile for go tool pprof (with -o, or to a pipe)",
+     .make = Pprof,
+     .is_binary = true,
+     .has_addresses = true},
 };
 
 // What the user may mean by a name that no function has: functions of that name in a scope, or else those that have it
@@ -262,8 +290,9 @@ absl::StatusOr<std::string> ShortView(const ReportInput& input) {
   if (report::IsOfRoots(input.show.by)) return Top(input);
   report::Show show = input.show;
   // Many programs have freed everything at their end; what they allocated is still of interest.
-  const bool is_live = show.value == report::Value::kLive && !input.subject.is_difference;
-  if (is_live && input.named.total().live.samples == 0) show.value = report::Value::kAllocated;
+  const bool can_switch =
+      show.value == report::Value::kLive && !input.subject.is_difference && input.subject.has_allocated;
+  if (can_switch && input.named.total().live.samples == 0) show.value = report::Value::kAllocated;
   const report::TextOptions options = ToOptions(input, kShortPaths);
   if (input.past == nullptr) return report::SummaryText(input.named, *paths, input.subject, show, options);
   const absl::StatusOr<std::vector<Path>> changed = SelectPaths(*input.past, input, true);

@@ -51,6 +51,8 @@ struct View {
   bool is_binary = false;
   profile::Unchanged unchanged = profile::Unchanged::kLeaveOut;  // in a difference
   bool has_shares = false;                                       // of threads, sizes and ages
+  report::CutPaths cut_paths = report::CutPaths::kBare;
+  bool has_addresses = false;   // of the code of the process
   bool shows_warnings = false;  // for people to see: the warnings of the profile are in the text
 };
 

@@ -53,14 +53,16 @@ int WritePage(const ViewFlags& flags) {
   if (!seen.ok()) return Report(seen.status());
   const LocalNames names(seen->profile, flags.places, seen->symbols);
   SayMissing(names);
-  const report::NamedProfile named(seen->profile, names.Find(), seen->measures);
+  const report::NamedProfile named(seen->profile, names.Find(), seen->measures, report::Roots::kNone,
+                                   report::CutPaths::kMarked);
   const std::string page = web::SinglePage(
       seen->subject.name, report::PageData(named, named.paths(), seen->subject,
                                            {.pid = seen->pid,
                                             .shares = seen->subject.is_difference ? nullptr : &seen->profile,
                                             .source_paths = !flags.no_source_paths}));
   const std::string output = flags.output.empty() ? DefaultOutput(flags.subject) : flags.output;
-  if (const absl::Status status = WriteWholeFile(output, page); !status.ok() || output == "-") return Report(status);
+  if (const absl::Status status = WriteWholeFile(output, page, Readers::kUsual); !status.ok() || output == "-")
+    return Report(status);
   const std::string shown = base::Printable(output);
   printf("%s: open it in a browser, here with\n  xdg-open %s\nor copy it: it is one file that needs nothing else\n",
          shown.c_str(), shown.c_str());

@@ -88,6 +88,12 @@ Finding FromStatus(absl::string_view subject, const absl::Status& status, absl::
   return {std::string(subject), status, status.ok() ? std::string(detail) : "", status.ok() ? "" : std::string(remedy)};
 }
 
+Finding CheckPidNamespace() {
+  if (bpf::CheckPidNamespace().ok()) return {"PID namespace", absl::OkStatus(), "the initial one", ""};
+  return {"PID namespace", absl::FailedPreconditionError(bpf::kOtherPidNamespace), "",
+          std::string(bpf::kLeavePidNamespace)};
+}
+
 }  // namespace
 
 std::vector<Finding> CheckMachine() {
@@ -95,10 +101,13 @@ std::vector<Finding> CheckMachine() {
       CheckKernel(),
       CheckCapabilities(),
       CheckLockdown(),
-      FromStatus("PID namespace", bpf::CheckPidNamespace(), "the initial one",
-                 "run heaptap on the host, or in a container with --pid=host"),
+      CheckPidNamespace(),
   };
-  absl::StatusOr<std::unique_ptr<bpf::Books>> books = bpf::KernelBooks::Load({});
+  // It refuses to load them elsewhere, and would say the same again.
+  const bool is_first_namespace = bpf::CheckPidNamespace().ok();
+  absl::StatusOr<std::unique_ptr<bpf::Books>> books =
+      is_first_namespace ? bpf::KernelBooks::Load({})
+                         : absl::FailedPreconditionError("not tried in this PID namespace");
   findings.push_back(FromStatus(
       "eBPF programs", books.status(), "loaded; exec, fork and exit of processes are traced",
       "fix the other findings first; in a container, allow bpf(2) and perf_event_open(2) in the seccomp profile"));
@@ -172,19 +181,14 @@ Finding CheckUnwinding(const absl::StatusOr<unwind::FileTable>& table, const std
   return finding;
 }
 
-// The path of one of our libraries, to show.
-std::string PathOf(process::Library which, const char* name) {
-  return process::FindLibrary(which).value_or(absl::StrCat("/path/to/", name));
-}
-
 // What is known about a process that takes no samples. `passive`: paths of the libraries of heaptap in it.
 Evidence Gather(pid_t pid, const process::Facts& facts, worker::Hands& hands, FileReader& reader,
                 const std::vector<elf::Mapping>& mappings, const std::set<std::string>& passive) {
   Evidence evidence = {.program = std::string(absl::StripSuffix(base::AsciiOnly(facts.executable), " (deleted)")),
                        .command = base::AsciiOnly(facts.command),
                        .foreign = process::WhyForeign(absl::StrCat("/proc/", pid, "/exe")),
-                       .allocator = PathOf(process::Library::kAllocator, "libheaptap.so"),
-                       .guest = PathOf(process::Library::kGuest, "libheaptap-guest.so")};
+                       .allocator = process::PathToShow(process::Library::kAllocator),
+                       .guest = process::PathToShow(process::Library::kGuest)};
   if (absl::StatusOr<process::StartFacts> start = hands.StartFacts(pid); start.ok()) evidence.start = *std::move(start);
   for (const elf::Mapping& mapping : mappings) {
     const absl::StatusOr<process::MallocTraits> traits = reader.ReadMalloc(mapping);

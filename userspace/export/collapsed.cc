@@ -40,7 +40,7 @@ void HideNumberAtEnd(std::string& stack) {
 
 std::string Stack(const profile::Context& context, FrameNames& names) {
   if (context.frames.empty()) return kUnknownCallPath;
-  std::string stack;
+  std::string stack = context.truncated ? kOuterFramesMissing : "";
   for (size_t frame = context.frames.size(); frame-- > 0;) {
     const std::vector<std::string>& at = names.At(CallAddress(context.frames[frame]));
     for (size_t name = at.size(); name-- > 0;) {

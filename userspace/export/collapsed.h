@@ -19,8 +19,9 @@ namespace heaptap::exporter {
 // Freed: allocated and no longer live.
 enum class CollapsedValue { kLiveBytes, kLiveObjects, kAllocatedBytes, kAllocatedObjects, kFreedBytes, kFreedObjects };
 
-// The profile in that format. Contexts with the same names are one line; values of 0 or less are left out. Names come
-// from FrameNames; ';' in a name becomes ':', and a blank that readers would take for the one before the value becomes
+// The profile in that format. Contexts with the same names are one line; values of 0 or less are left out. A context
+// whose outer frames are missing begins with kOuterFramesMissing. Names come from FrameNames; ';' in a name becomes
+// ':', and a blank that readers would take for the one before the value becomes
 // '_'. Takes linear time, but for sorting. Thread-safe if `find` is.
 std::string Collapsed(const profile::Profile& profile, CollapsedValue value, const FindSourceFrames& find);
 

@@ -12,6 +12,7 @@
 //   <empty line>
 //   MAPPED_LIBRARIES:
 //   # time <RFC 3339>                                    when the profile was taken
+//   # cut <number>                                       of a context, from 1: its outer frames are missing
 //   # build-id <start> <hexadecimal digits>              before the mapping that begins there, if its file has one
 //   <executable mappings, in the form of /proc/PID/maps>
 //

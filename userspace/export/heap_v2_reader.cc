@@ -341,6 +341,9 @@ class Reader {
       if (TakeNumber(line, 10, period) && period > 0) period_comment_ = period;
     } else if (line == kSeveralPeriodsComment) {
       profile_.several_periods = true;
+    } else if (absl::ConsumePrefix(&line, kCutComment)) {
+      uint64_t stack = 0;
+      if (TakeNumber(line, 10, stack)) MarkCut(stack);
     } else if (absl::ConsumePrefix(&line, kSamplesComment)) {
       SamplesComment comment;
       const bool is_whole = TakeNumber(line, 10, comment.stack) && absl::ConsumePrefix(&line, " t") &&
@@ -348,6 +351,12 @@ class Reader {
                             absl::ConsumePrefix(&line, ":") && TakeCounts(line, comment.samples);
       if (is_whole) samples_comments_.push_back(comment);
     }
+  }
+
+  // `stack`: its number in the file, from 1.
+  void MarkCut(uint64_t stack) {
+    if (stack == 0 || stack > contexts_of_stacks_.size()) return;
+    profile_.contexts[contexts_of_stacks_[stack - 1]].truncated = true;
   }
 
   // Counts of these comments: objects are samples, bytes are standard errors.

@@ -35,6 +35,9 @@ constexpr char kDropFrames[] =
     "malloc|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|valloc|pvalloc|mallocx|rallocx|xallocx|"
     "operator new(\\[\\])?(\\(.*\\))?|_Zn[wa][jm].*";
 
+// Of the values of a sample; they come first.
+constexpr size_t kAllocatedValues = 2;
+
 // The nearest whole number that fits into 64 signed bits.
 int64_t ToSignedWhole(double estimate) {
   return estimate < 0 ? -static_cast<int64_t>(profile::ToWhole(-estimate))
@@ -106,8 +109,10 @@ class Writer {
   }
 
   void WriteHeader() {
-    WriteValueType(ProfileField::kSampleType, "alloc_objects", "count");
-    WriteValueType(ProfileField::kSampleType, "alloc_space", "bytes");
+    if (profile_.has_allocated) {
+      WriteValueType(ProfileField::kSampleType, "alloc_objects", "count");
+      WriteValueType(ProfileField::kSampleType, "alloc_space", "bytes");
+    }
     WriteValueType(ProfileField::kSampleType, "inuse_objects", "count");
     WriteValueType(ProfileField::kSampleType, "inuse_space", "bytes");
     out_.add_int64(ProfileField::kDefaultSampleType, texts_.Add(options_.default_sample_type));
@@ -155,7 +160,8 @@ class Writer {
 
     protozero::pbf_builder<SampleField> message(out_, ProfileField::kSample);
     message.add_packed_uint64(SampleField::kLocationId, location_ids_.begin(), location_ids_.end());
-    message.add_packed_int64(SampleField::kValue, values.begin(), values.end());
+    message.add_packed_int64(SampleField::kValue, values.begin() + (profile_.has_allocated ? 0 : kAllocatedValues),
+                             values.end());
     if (labels.size.has_value()) WriteLabel(message, "bytes", *labels.size, "bytes");
     if (labels.age.has_value() && *labels.age != profile::kUnknownAge) {
       WriteLabel(message, "age", *labels.age, "seconds");

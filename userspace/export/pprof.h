@@ -4,7 +4,8 @@
 //
 // Format: github.com/google/pprof, proto/profile.proto. Like Go's heap profiles, it has four values per sample:
 //   alloc_objects/count, alloc_space/bytes, inuse_objects/count, inuse_space/bytes (the default)
-// They are estimates for the whole program, because readers of this format do not correct for sampling.
+// A profile without what was allocated (Profile::has_allocated) has the last two. They are estimates for the whole
+// program, because readers of this format do not correct for sampling.
 //
 // Locations are the addresses of calls (CallAddress) in the process's address space, numbered from 1. The first mapping
 // is that of the program. An unknown call path is one location without a mapping.

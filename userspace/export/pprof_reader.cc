@@ -154,6 +154,7 @@ class ContentBuilder {
                                                  : columns_.allocated_objects;
       if (!column.has_value()) column = i;
     }
+    out_.profile.has_allocated = columns_.allocated_bytes.has_value() || columns_.allocated_objects.has_value();
     constexpr size_t kShownTypes = 4;
     names.resize(std::min(names.size(), kShownTypes));
     return has_some ? absl::OkStatus()

@@ -33,6 +33,10 @@ inline uint64_t CallAddress(uint64_t frame) { return frame > 0 ? frame - 1 : 0; 
 // The name of HEAPTAP_FRAMES_LEFT_OUT, which stands between the inner and the outer frames of a deep stack.
 inline constexpr char kFramesLeftOut[] = "[frames left out]";
 
+// The outermost name of a call path whose outer frames are missing (profile::Context::truncated), in formats that show
+// the outermost frame as a root.
+inline constexpr char kOuterFramesMissing[] = "[outer frames missing]";
+
 // What `find` finds, or kFramesLeftOut.
 inline std::vector<SourceFrame> FramesAt(const FindSourceFrames& find, uint64_t address) {
   if (address == CallAddress(HEAPTAP_FRAMES_LEFT_OUT)) return {{.function = kFramesLeftOut}};

@@ -115,6 +115,9 @@ void AppendMappedLibraries(const profile::Profile& profile, absl::Span<const Row
   if (period != profile.period) absl::StrAppend(&out, kPeriodComment, profile.period, "\n");
   if (profile.several_periods) absl::StrAppend(&out, kSeveralPeriodsComment, "\n");
   if (!profile.raw) AppendSamplesOf(rows, period, out);
+  for (size_t i = 0; i < rows.size(); i++) {
+    if (rows[i].context->truncated) absl::StrAppend(&out, kCutComment, i + 1, "\n");
+  }
   for (const elf::Mapping& mapping : profile.mappings) {
     if (!mapping.build_id.empty()) {
       absl::StrAppend(&out, kBuildIdComment, absl::Hex(mapping.start), " ", absl::BytesToHexString(mapping.build_id),

@@ -52,11 +52,13 @@ void AppendWarnings(const profile::Profile& profile, std::string& out);
 //   # samples <stack> t<thread>: <live samples>: <error> [<allocated samples>: <error>]
 //     of the stack with this number in the file, from 1; t*: of all threads; the standard errors are in bytes. Only
 //     where they are not those that follow from the counts: for samples of different intervals or sizes.
+//   # cut <stack>                           the outer frames of the stack with this number are missing
 //   # build-id <start> <hexadecimal digits> of the file of the mapping that begins at this address
 inline constexpr absl::string_view kTimeComment = "# time ";
 inline constexpr absl::string_view kPeriodComment = "# period ";
 inline constexpr absl::string_view kSeveralPeriodsComment = "# several periods";
 inline constexpr absl::string_view kSamplesComment = "# samples ";
+inline constexpr absl::string_view kCutComment = "# cut ";
 inline constexpr absl::string_view kBuildIdComment = "# build-id ";
 
 // Appends the section MAPPED_LIBRARIES, after an empty line. `rows`: the stacks, as they were written with `period`.

@@ -50,6 +50,21 @@ std::string SubjectText(const Subject& subject) {
   return subject.pid.has_value() ? absl::StrCat("process ", *subject.pid) : subject.name.value_or("");
 }
 
+std::string TimeText(absl::Time time) { return absl::FormatTime("%Y-%m-%d %H:%M:%S", time, absl::LocalTimeZone()); }
+
+// How the last of the processes has ended, if all had ended by that time; else "".
+std::string EndText(const Timeline& timeline, const Subject& subject, absl::Time time) {
+  const KnownProcess* last = nullptr;
+  for (const KnownProcess& process : timeline.processes) {
+    if (!process.ended.has_value() || *process.ended > time) return "";
+    if (last == nullptr || *process.ended > *last->ended) last = &process;
+  }
+  if (last == nullptr) return "";
+  const std::string how = last->how.empty() ? "" : absl::StrCat(" (", last->how, ")");
+  const std::string name = subject.pid.has_value() ? absl::StrCat(*subject.pid) : subject.name.value_or("");
+  return absl::StrCat(": it ended at ", TimeText(*last->ended), how, "; its last moment is ", name, "@last");
+}
+
 // The processes of the condition, which has the parameter ?1.
 template <typename Value>
 absl::Status Find(Database& database, const char* condition, Value value, const Sees& sees, Timeline& timeline) {
@@ -299,8 +314,8 @@ absl::StatusOr<Timeline> ReadMoment(const std::string& file, const Subject& subj
     if (absl::Status filled = FillPaths(**database, *timeline); !filled.ok()) return filled;
     return timeline;
   }
-  return absl::NotFoundError(absl::StrCat("there is no history of ", SubjectText(subject), " at ",
-                                          absl::FormatTime("%Y-%m-%d %H:%M:%S", time, absl::LocalTimeZone())));
+  return absl::NotFoundError(absl::StrCat("there is no history of ", SubjectText(subject), " at ", TimeText(time),
+                                          EndText(*timeline, subject, time)));
 }
 
 absl::StatusOr<std::vector<Service>> ReadServices(const std::string& file, const Sees& sees) {

@@ -23,6 +23,7 @@
 #include "userspace/elf/functions.h"
 #include "userspace/elf/symbols.h"
 #include "userspace/process/handle.h"
+#include "userspace/process/malloc_traits.h"
 
 namespace heaptap::process {
 namespace {
@@ -97,6 +98,10 @@ absl::StatusOr<std::string> FindLibrary(Library which) {
   }
   return absl::FailedPreconditionError(
       absl::StrCat("cannot find ", name, ", neither at ", candidates[0], " nor at ", candidates[1]));
+}
+
+std::string PathToShow(Library which) {
+  return FindLibrary(which).value_or(absl::StrCat("/path/to/", FileNameOf(which)));
 }
 
 std::vector<std::string> SplitPreload(absl::string_view value) {
@@ -183,6 +188,9 @@ std::string WhyNotPreloadable(const std::string& command) {
   if (!file.ok()) return "";
   for (const elf::Segment& segment : file->segments()) {
     if (segment.type == PT_INTERP) return "";
+  }
+  if (ReadMallocTraits(*file).is_go != 0) {
+    return "it is a Go program without C code, which allocates by itself: Go's runtime/pprof profiles it";
   }
   // The dynamic linker itself may be the program.
   constexpr absl::string_view kOfLinkers = "__tls_get_addr";

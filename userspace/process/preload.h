@@ -21,6 +21,8 @@ enum class Library { kAllocator, kGuest };
 // The path of a library: next to this executable, or where `make install` puts it. FailedPrecondition: the library is
 // in neither place, or LD_PRELOAD cannot contain its path.
 absl::StatusOr<std::string> FindLibrary(Library which);
+// The same for a message: a placeholder where the library is not found.
+std::string PathToShow(Library which);
 
 // Whether LD_PRELOAD leaves room for `library`. InvalidArgument: it has the other library of heaptap, or another copy
 // of the guest; a process can have one.
@@ -47,8 +49,8 @@ std::vector<std::string> FilesOfProgram(const std::string& command);
 // unknown.
 std::string WhyForeign(const std::string& path);
 
-// Why no library of heaptap can be preloaded into a program, found like execvp(3) does: "it is statically linked".
-// Empty if nothing speaks against it, or if it is no ELF file.
+// Why no library of heaptap can be preloaded into a program, found like execvp(3) does: "it is statically linked", "it
+// is a Go program ...". Empty if nothing speaks against it, or if it is no ELF file.
 std::string WhyNotPreloadable(const std::string& command);
 
 }  // namespace heaptap::process

@@ -15,6 +15,7 @@
 #include "userspace/process/allocator_probes.h"
 #include "userspace/process/control_block.h"
 #include "userspace/process/maps.h"
+#include "userspace/process/preload.h"
 
 namespace heaptap::process {
 
@@ -46,10 +47,9 @@ absl::StatusOr<Preloaded> PreloadedFinder::Find(pid_t pid) {
   }
   std::string command = NameOf(pid);
   if (!has_samples) {
-    return absl::NotFoundError(absl::StrCat("process ", pid, " (", command,
-                                            ") has no sampled allocator: start it with "
-                                            "LD_PRELOAD=/path/to/libheaptap.so (heaptap doctor -p ",
-                                            pid, " shows the command)"));
+    return absl::NotFoundError(
+        absl::StrCat("process ", pid, " (", command, ") has no sampled allocator: start it with LD_PRELOAD=",
+                     PathToShow(Library::kAllocator), " (heaptap doctor -p ", pid, " shows the command)"));
   }
   absl::StatusOr<Handle> process = Handle::Open(pid);
   if (!process.ok()) return process.status();

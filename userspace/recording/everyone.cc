@@ -158,7 +158,8 @@ void Everyone::TakeOverBooks() {
   base::Say(
       absl::StrCat("took over a recording of ", targets_.size(), targets_.size() == 1 ? " process" : " processes"));
   if (!options_.system_wide->shall_end && !books_.HasSizes(options_.map_sizes)) {
-    base::Say("the maps keep their sizes; to change them, end the recording first: heaptap daemon --end");
+    base::Say(absl::StrCat("the maps keep their sizes; to change them, end the recording first: ",
+                           options_.system_wide->end_command));
   }
 }
 

@@ -16,6 +16,7 @@
 #include "userspace/elf/mappings.h"
 #include "userspace/process/facts.h"
 #include "userspace/process/handle.h"
+#include "userspace/process/preload.h"
 #include "userspace/recording/other_layouts.h"
 
 namespace heaptap::recording {
@@ -288,11 +289,9 @@ absl::Status Recorder::RecordRunning(pid_t pid) {
   const std::string command = facts.ok() ? base::AsciiOnly(facts->command) : "?";
   const std::string name = absl::StrCat("process ", pid, " (", command, ")");
   if (inspection->files.empty()) {
-    return absl::NotFoundError(
-        absl::StrCat(name,
-                     " has no sampled allocator: start it with LD_PRELOAD=/path/to/libheaptap.so, then attach "
-                     "(heaptap doctor -p ",
-                     pid, " shows the command)"));
+    return absl::NotFoundError(absl::StrCat(
+        name, " has no sampled allocator: start it with LD_PRELOAD=", process::PathToShow(process::Library::kAllocator),
+        ", then attach (heaptap doctor -p ", pid, " shows the command)"));
   }
   std::optional<heaptap_control> control;
   if (inspection->control_address != 0) {

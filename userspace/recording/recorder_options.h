@@ -34,8 +34,9 @@ struct SystemWide {
   // Whether `libraries` are the only files to attach to.
   bool only_libraries = false;
   Retention retention = {};
-  bool shall_end = false;  // the recorder takes over an existing recording only to end it
-  double budget = 0;       // CPU time of all probes, as a share of one core; 0: no bound
+  std::string end_command = "heaptap daemon --end";  // ends this recording; for messages
+  bool shall_end = false;                            // the recorder takes over an existing recording only to end it
+  double budget = 0;                                 // CPU time of all probes, as a share of one core; 0: no bound
 };
 
 struct RecorderOptions {

@@ -21,6 +21,18 @@ namespace {
 constexpr double kSmallest = 8;
 constexpr double kLargest = 40;
 
+// graphviz reads quoted texts of less than 16,384 bytes, and quoting can double them.
+constexpr size_t kMostBytes = 8000;
+
+// The text, cut before a character of UTF-8 that does not fit.
+absl::string_view Cut(absl::string_view text) {
+  constexpr auto is_inner_byte = [](char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; };
+  if (text.size() <= kMostBytes) return text;
+  size_t end = kMostBytes;
+  while (end > 0 && is_inner_byte(text[end])) end--;
+  return text.substr(0, end);
+}
+
 std::string Quoted(absl::string_view text) {
   return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"\"", "\\\""}}), "\"");
 }
@@ -31,8 +43,9 @@ std::string Dot(const NamedProfile& profile, absl::Span<const Path> paths, const
                 size_t most, double smallest) {
   const double total = Of(Of(profile.total(), show.value), show.unit);
   const std::vector<Row> rows = Rows(profile, paths, show, true);
-  std::string text = absl::StrCat("digraph ", Quoted(subject.name), " {\n  node [shape=box, fontname=monospace];\n");
-  absl::StrAppend(&text, "  label=", Quoted(absl::StrCat(subject.name, ": ", Figure(total, show.unit))), ";\n");
+  std::string text =
+      absl::StrCat("digraph ", Quoted(Cut(subject.name)), " {\n  node [shape=box, fontname=monospace];\n");
+  absl::StrAppend(&text, "  label=", Quoted(absl::StrCat(Cut(subject.name), ": ", Figure(total, show.unit))), ";\n");
   absl::flat_hash_map<std::string, size_t> shown;
   for (const Row& row : rows) {
     if (shown.size() == most || std::fabs(Of(row.total, show.unit)) < std::fabs(total) * smallest / 100) break;
@@ -42,7 +55,7 @@ std::string Dot(const NamedProfile& profile, absl::Span<const Path> paths, const
                      Figure(Of(row.total, show.unit), show.unit), " (", Percent(Of(row.total, show.unit), total), ")");
     // The newline is graphviz's own.
     absl::StrAppendFormat(&text, "  n%d [label=%s, fontsize=%.0f];\n", shown.size(),
-                          absl::StrReplaceAll(Quoted(absl::StrCat(row.name, "\n", figures)), {{"\n", "\\n"}}),
+                          absl::StrReplaceAll(Quoted(absl::StrCat(Cut(row.name), "\n", figures)), {{"\n", "\\n"}}),
                           kSmallest + (kLargest - kSmallest) * std::sqrt(share));
     shown.emplace(row.name, shown.size());
   }

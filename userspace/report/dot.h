@@ -15,7 +15,8 @@
 
 namespace heaptap::report {
 
-// The `most` functions with the largest totals, without those below `smallest` percent. Thread-safe.
+// The `most` functions with the largest totals, without those below `smallest` percent. Names of many thousand bytes
+// are cut, because graphviz refuses them. Thread-safe.
 std::string Dot(const NamedProfile& profile, absl::Span<const Path> paths, const Subject& subject, const Show& show,
                 size_t most, double smallest);
 

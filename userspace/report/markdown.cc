@@ -65,8 +65,10 @@ std::string Markdown(const NamedProfile& profile, absl::Span<const Path> paths, 
   } else {
     absl::StrAppendFormat(&text, "- live: %s in %.0f objects (%d samples, %s)\n", WithError(total.live),
                           total.live.objects, total.live.samples, Sampling(subject));
-    absl::StrAppendFormat(&text, "- allocated, freed or not: %s in %.0f objects\n", WithError(total.allocated),
-                          total.allocated.objects);
+    if (subject.has_allocated) {
+      absl::StrAppendFormat(&text, "- allocated, freed or not: %s in %.0f objects\n", WithError(total.allocated),
+                            total.allocated.objects);
+    }
   }
   if (subject.resident_bytes.has_value()) {
     absl::StrAppend(&text, "- resident: ", HumanBytes(*subject.resident_bytes), "\n");

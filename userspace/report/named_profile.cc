@@ -29,7 +29,7 @@ Measures ToMeasures(const profile::Estimate& live, const profile::Estimate& allo
 }  // namespace
 
 NamedProfile::NamedProfile(const profile::Profile& profile, const exporter::FindSourceFrames& find,
-                           absl::Span<const Measures> measures, Roots roots) {
+                           absl::Span<const Measures> measures, Roots roots, CutPaths cut_paths) {
   AddText("");
   paths_.reserve(profile.contexts.size());
   for (size_t i = 0; i < profile.contexts.size(); i++) {
@@ -37,6 +37,9 @@ NamedProfile::NamedProfile(const profile::Profile& profile, const exporter::Find
     Path path = {.truncated = context.truncated};
     for (const uint64_t frame : context.frames) {
       AppendFrames(profile, find, exporter::CallAddress(frame), path.frames);
+    }
+    if (cut_paths == CutPaths::kMarked && path.truncated && !path.frames.empty()) {
+      path.frames.push_back(AddFrame({.function = AddText(exporter::kOuterFramesMissing), .has_symbol = true}));
     }
     if (roots == Roots::kThreads) {
       AddPathsOfThreads(profile, context, path);

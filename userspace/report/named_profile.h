@@ -57,12 +57,20 @@ enum class Roots {
   kAges,     // the same
 };
 
+// How paths whose outer frames are missing end.
+enum class CutPaths {
+  kBare,    // with the last frame that is known
+  kMarked,  // with exporter::kOuterFramesMissing, for views that show the outermost frame as a root
+};
+
 class NamedProfile {
  public:
   // The names of all frames of the profile. `find` is asked once for each address. `measures`: of each context, for a
-  // difference (changes.h); empty: the profile's own. REQUIRES: `measures` is empty, or `roots` is kNone.
+  // difference (changes.h); empty: the profile's own. `roots` stand outside of the mark of a cut path. REQUIRES:
+  // `measures` is empty, or `roots` is kNone.
   NamedProfile(const profile::Profile& profile, const exporter::FindSourceFrames& find,
-               absl::Span<const Measures> measures = {}, Roots roots = Roots::kNone);
+               absl::Span<const Measures> measures = {}, Roots roots = Roots::kNone,
+               CutPaths cut_paths = CutPaths::kBare);
 
   absl::Span<const Path> paths() const { return paths_; }
   const NamedFrame& frame(FrameId id) const { return frames_[id]; }

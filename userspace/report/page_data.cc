@@ -57,11 +57,14 @@ class PageWriter {
   }
 
   std::string SubjectText(const Subject& subject) const {
-    Json text = {{"name", subject.name},         {"pid", options_.pid},
-                 {"period", subject.period},     {"resident_bytes", subject.resident_bytes},
-                 {"warnings", subject.warnings}, {"is_difference", subject.is_difference}};
+    Json text = {{"name", subject.name},
+                 {"pid", options_.pid},
+                 {"period", subject.period},
+                 {"resident_bytes", subject.resident_bytes},
+                 {"warnings", subject.warnings},
+                 {"is_difference", subject.is_difference},
+                 {"has_allocated", subject.has_allocated}};
     if (subject.several_periods) text.Set("several_periods", true);
-    if (!subject.has_allocated) text.Set("has_allocated", false);
     if (subject.allocated_bytes.has_value()) text.Set("allocated_bytes", *subject.allocated_bytes);
     if (options_.time.has_value()) text.Set("time", static_cast<double>(absl::ToUnixMillis(*options_.time)) / 1000);
     if (!subject.coverage.empty()) {

@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
+#include "absl/types/span.h"
 
 namespace heaptap::report {
 namespace {
@@ -24,6 +25,8 @@ constexpr absl::string_view kPlumbingPrefixes[] = {
     "std::",      "__gnu_cxx::", "__cxxabiv1::", "alloc::", "core::",      "hashbrown::", "boost::container::",
     "tcmalloc::", "<alloc::",    "<core::",      "<std::",  "<hashbrown::"};
 constexpr absl::string_view kAllocatorFiles[] = {"libheaptap", "libjemalloc", "libmimalloc", "libtcmalloc"};
+// Between a program and its memory, or between a thread's start and its function.
+constexpr absl::string_view kLibraryFiles[] = {"libstdc++.so", "libc++.so", "libc++abi.so"};
 constexpr absl::string_view kPlumbing[] = {"malloc",
                                            "calloc",
                                            "realloc",
@@ -192,6 +195,12 @@ class Shortener {
   bool is_operator_ = false;  // the name is that of an operator
 };
 
+// Whether the name is a place in one of these libraries: "libx.so.1+0x2".
+bool IsUnnamedIn(absl::string_view name, absl::Span<const absl::string_view> files) {
+  return absl::StrContains(name, ".so") && absl::StrContains(name, "+0x") &&
+         std::ranges::any_of(files, [&](absl::string_view file) { return absl::StartsWith(name, file); });
+}
+
 }  // namespace
 
 std::string ReadableName(absl::string_view name) {
@@ -201,17 +210,14 @@ std::string ReadableName(absl::string_view name) {
   return shortened.empty() ? std::string(name) : shortened;
 }
 
-bool IsInAllocator(absl::string_view name) {
-  return absl::StrContains(name, ".so") && absl::StrContains(name, "+0x") &&
-         std::ranges::any_of(kAllocatorFiles, [&](absl::string_view file) { return absl::StartsWith(name, file); });
-}
+bool IsInAllocator(absl::string_view name) { return IsUnnamedIn(name, kAllocatorFiles); }
 
 bool IsPlumbing(absl::string_view name) {
   const auto is_inside = [](absl::string_view text) {
     return std::ranges::any_of(kPlumbingPrefixes,
                                [&](absl::string_view prefix) { return absl::StartsWith(text, prefix); });
   };
-  if (is_inside(name) || IsInAllocator(name)) return true;
+  if (is_inside(name) || IsInAllocator(name) || IsUnnamedIn(name, kLibraryFiles)) return true;
   // A template function's name begins with its return type.
   if (absl::StrContains(name, '<') && is_inside(ReadableName(name))) return true;
   const absl::string_view function = name.substr(0, name.find('('));

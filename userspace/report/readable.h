@@ -20,7 +20,8 @@ std::string ReadableName(absl::string_view name);
 bool IsInAllocator(absl::string_view name);
 
 // Whether the function only passes an allocation on, so that its caller is of more interest: an allocator's function,
-// operator new, the standard library of C++ or Rust.
+// operator new, the standard library of C++ or Rust. Also a place without a name in the libraries of allocators and of
+// C++: "libstdc++.so.6+0xd44a2".
 bool IsPlumbing(absl::string_view name);
 // The same for a frame of which the file is known, "" if not: code of the standard library's headers that is inlined,
 // and code of Rust's library, whatever it is called. `is_inline`: file and name are both from debug information.

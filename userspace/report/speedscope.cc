@@ -80,6 +80,7 @@ std::string Speedscope(const NamedProfile& profile, absl::Span<const Path> paths
   Frames frames(profile);
   Json profiles = Json::List();
   for (const Value value : {Value::kLive, Value::kAllocated}) {
+    if (value == Value::kAllocated && !subject.has_allocated) continue;
     for (const Unit unit : {Unit::kBytes, Unit::kObjects}) profiles.Add(ProfileOf(paths, value, unit, frames));
   }
   return Json{{"$schema", kSchema},

@@ -131,10 +131,18 @@ class SummaryWriter {
 
   void WriteChange() {
     const Measure& total = profile_.total().live;
-    absl::StrAppend(&text_, subject_.name, "\n  live       ", WithError(total, true), " in ",
-                    SignedObjects(total.objects), ": ", HumanBytes(subject_.before.bytes), " in ",
-                    Counted(subject_.before.objects, "object"), " before, ", HumanBytes(subject_.after.bytes), " in ",
-                    Counted(subject_.after.objects, "object"), " after (", Sampling(subject_), ")\n");
+    absl::StrAppend(&text_, subject_.name, "\n");
+    AddLastWords(
+        absl::StrCat("  live       ", WithError(total, true), " in ", SignedObjects(total.objects), ": ",
+                     HumanBytes(subject_.before.bytes), " in ", Counted(subject_.before.objects, "object"), " before, ",
+                     HumanBytes(subject_.after.bytes), " in ", Counted(subject_.after.objects, "object"), " after"),
+        absl::StrCat("(", Sampling(subject_), ")"));
+  }
+
+  // Adds the last words of a line, on a line of their own if they do not fit.
+  void AddLastWords(std::string line, absl::string_view words) {
+    const bool fits = options_.width == 0 || line.size() + 1 + words.size() <= options_.width;
+    absl::StrAppend(&text_, line, fits ? " " : "\n             ", words, "\n");
   }
 
   // Where live memory is the smaller part of the resident one, what the larger part is.
@@ -151,9 +159,11 @@ class SummaryWriter {
   void WriteTotals() {
     if (subject_.is_difference) return WriteChange();
     const Measures& total = profile_.total();
-    absl::StrAppend(&text_, subject_.name, "\n  live       ", WithError(total.live, subject_.is_difference), " in ",
-                    Counted(total.live.objects, "object"), ", ",
-                    Counted(static_cast<double>(total.live.samples), "sample"), " (", Sampling(subject_), ")\n");
+    absl::StrAppend(&text_, subject_.name, "\n");
+    AddLastWords(absl::StrCat("  live       ", WithError(total.live, subject_.is_difference), " in ",
+                              Counted(total.live.objects, "object"), ", ",
+                              Counted(static_cast<double>(total.live.samples), "sample")),
+                 absl::StrCat("(", Sampling(subject_), ")"));
     if (total.allocated.bytes > 0) {
       absl::StrAppend(&text_, "  allocated  ", WithError(total.allocated, false), " in ",
                       Counted(total.allocated.objects, "object"), ", freed or not\n");

@@ -144,6 +144,7 @@ export function differenceOf(after: Profile, before: Profile): Profile {
       resident_bytes: null,
       warnings: [...named(after), ...named(before)],
       is_difference: true,
+      has_allocated: before.subject.has_allocated && after.subject.has_allocated,
       time: after.subject.time,
     },
     ...{ texts, frames, stacks, paths },

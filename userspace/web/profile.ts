@@ -12,7 +12,7 @@ export interface Subject {
   resident_bytes: number | null;
   warnings: string[];
   is_difference: boolean;
-  has_allocated?: boolean; // false: no path knows what it has allocated; absent: true
+  has_allocated: boolean; // of its call paths; else only what is live is known
   time?: number; // of the profile, in seconds since 1970; absent: unknown
   // How the resident memory divides; absent: unknown.
   coverage?: Part[];
@@ -168,9 +168,8 @@ export function measureOf(profile: Profile, path: number, value: Value): Measure
 // Why the paths of the profile do not have such a measure, as a sentence; "": they have.
 export function lackOfValue(profile: Profile, value: Value): string {
   if (value === "live") return "";
-  const { has_allocated, is_difference } = profile.subject;
-  if (has_allocated === false) return "The history keeps what was allocated and freed of the whole process only, not by call path.";
-  return is_difference ? "A difference shows live memory only." : "";
+  if (!profile.subject.has_allocated) return "What was allocated and freed is known of whole processes at most, not by call path.";
+  return profile.subject.is_difference ? "A difference shows live memory only." : "";
 }
 
 export function total(profile: Profile, value: Value, keeps: Keeps = () => true): Measure {

@@ -12,7 +12,7 @@ import { Help } from "./help";
 import { By, eachPath, nameFrames, Names, UNKNOWN_PATH } from "./names";
 import { Keeps, lackOfValue, Profile } from "./profile";
 import { makeHead } from "./profile_head";
-import { pathText } from "./rows";
+import { hasPathText } from "./rows";
 import { Host, Scene } from "./scene";
 import { drawSearch } from "./search";
 import { SearchField } from "./search_field";
@@ -145,7 +145,7 @@ function keptPaths(profile: Profile, state: State, kinds: Names[]): Keeps {
   if (state.path === "") return through;
   // Whatever the boxes are, a path has the functions of a layer of the timeline.
   const names = nameFrames(profile, "function", true);
-  return (path) => through(path) && pathText(profile, names, path) === state.path;
+  return (path) => through(path) && hasPathText(profile, names, path, state.path);
 }
 
 // Which paths go through the function, line or library with this name; "": all.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Sums by name: what a function allocates itself, and what it has allocated with the functions that it has called.
-import { eachPath, framesOf, Names, STEP, UNKNOWN_PATH } from "./names";
+import { eachPath, framesOf, Names, OUTER_FRAMES_MISSING, STEP, UNKNOWN_PATH } from "./names";
 import { add, addAmount, Amount, beforeOf, Measure, measureOf, noMeasure, Profile, Value } from "./profile";
 
 export interface Row {
@@ -71,4 +71,10 @@ export function pathText(profile: Profile, names: Names, path: number, most = In
   if (frames.length === 0) return UNKNOWN_PATH;
   const texts = frames.map((frame) => names.texts[names.ofFrame[frame]]).reverse();
   return texts.length > most ? [...texts.slice(0, most), "…"].join(STEP) : texts.join(STEP);
+}
+
+// Whether a path has this text. The history does not know which paths are cut, so it does not mark them.
+export function hasPathText(profile: Profile, names: Names, path: number, text: string): boolean {
+  const own = pathText(profile, names, path);
+  return own === text || own === `${text}${STEP}${OUTER_FRAMES_MISSING}`;
 }

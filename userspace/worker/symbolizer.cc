@@ -114,6 +114,10 @@ void Symbolizer::FindDebugPaths(File& file, const Call& call) {
     if (!links.ok()) return;
     informed = *std::move(links);
   }
+  const bool names_shared = !informed.shared_name.empty() && !file.fetched_shared.valid();
+  if (names_shared && options_.open_shared != nullptr) {
+    file.fetched_shared = options_.open_shared(informed, call.file.mapping.path);
+  }
   for (std::string& path : symbolize::SharedPaths(informed, options_.debug_root))
     file.paths->push_back(std::move(path));
 }

@@ -54,6 +54,10 @@ class Symbolizer {
     // machine. Each is compared with `links`, and may be hostile; `links` may be hostile too. Null: there are none.
     std::function<std::vector<base::FileDescriptor>(const symbolize::DebugLinks& links, const std::string& path)>
         open_linked = {};
+    // Called for a file whose debug information names another one that it shares with others (.gnu_debugaltlink): opens
+    // it at its place of that machine. It is used if it has the build-id that `links` wants, may be hostile, and so may
+    // `links`. Invalid: there is none. Null: those below debug_root only.
+    std::function<base::FileDescriptor(const symbolize::DebugLinks& links, const std::string& path)> open_shared = {};
   };
 
   // `crews` must outlive this object.

@@ -82,9 +82,20 @@ def test_sigterm_leaves_the_recording(lab, start_daemon):
     daemon.stop(signal.SIGTERM)
     daemon.wait_said(r"^heaptap: the recording continues in the kernel \(\S+\): ")
     puppet.ask("keep 20 100")
-    daemon.start()
+    daemon.start("--map-size", "losses=1000")
     daemon.wait_said(r"^heaptap: took over a recording of \d+ process(es)?$")
     assert_recorded(daemon, puppet, 120)
+    said = daemon.wait_said(r"^heaptap: the maps keep their sizes; to change them, end the recording first: (.*)$")
+    # The command that it names ends this recording, wherever it and its state are.
+    daemon.stop(signal.SIGTERM)
+    command = daemon.wait_said(r"^heaptap: the recording continues in .*, (heaptap daemon --end\b.*) ends it$").group(1)
+    assert said.group(1) == command == f"heaptap daemon --end --pin-dir {daemon.pin_folder} --state-dir {daemon.state_folder}"
+    environment = {**os.environ, "PATH": f"{os.path.dirname(HEAPTAP)}:{os.environ['PATH']}"}
+    result = subprocess.run(["sh", "-c", command], env=environment, capture_output=True, text=True, check=False,
+                            timeout=PATIENCE_SECONDS)
+    assert result.returncode == 0 and "the recording has ended" in result.stderr, result
+    assert not os.path.exists(daemon.pin_folder)
+    assert_as_it_was_found(lab, puppet)
 
 
 def test_sigint_ends_it(lab, start_daemon):

@@ -65,13 +65,19 @@ def test_a_zombie(lab):
 
 
 def test_a_kernel_thread(lab):
-    assert_one_clear_line(lab.heaptap("attach", "-p", 2), 3, "2")
+    assert_one_clear_line(lab.heaptap("attach", "-p", 2), 3, "process 2 has no memory of its own: it is a kernel thread")
 
 
 def test_without_the_library(lab):
     sleeper = lab.program("sleep", "1000")
     session = lab.heaptap("attach", "-p", sleeper.pid)
-    assert_one_clear_line(session, 3, str(sleeper.pid), "libheaptap.so|allocator")
+    assert_one_clear_line(session, 3, rf"process {sleeper.pid} \(sleep\) has no sampled allocator: .*"
+                                      rf"LD_PRELOAD={re.escape(LIBRARY)}$")
+    # Without a daemon.
+    for command in (["stats"], ["rate", "19"], ["active", "on"]):
+        words = [command[0], sleeper.pid, *command[1:], "--socket", lab.path("none")]
+        assert_one_clear_line(lab.heaptap(*words), 3, rf"process {sleeper.pid} \(sleep\) has no sampled allocator: .*"
+                                                      rf"LD_PRELOAD={re.escape(LIBRARY)} ")
     assert sleeper.alive()
 
 

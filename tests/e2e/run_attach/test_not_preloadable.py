@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+import go_programs
 import symbols
 from harness import target
 
@@ -47,6 +48,16 @@ def test_a_static_program(lab, static):
     assert session.lines()[0] == said(session)[0]
     # The reason is known, so there is no question about it.
     assert session.lines()[-1] == f"heaptap: nothing was recorded: no process of {static} had a sampled allocator"
+
+
+def test_a_go_program(lab):
+    program = go_programs.built(lab.folder, "package main\nfunc main() {}\n")
+    session = lab.heaptap("run", "--", program)
+    session.records = False
+    session.ends()
+    (line,) = said(session)
+    assert "because it is a Go program without C code, which allocates by itself: Go's runtime/pprof profiles it; " in line
+    assert "statically linked" not in session.stderr()
 
 
 def test_what_a_static_program_starts_is_recorded(lab, static):

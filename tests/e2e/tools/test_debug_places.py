@@ -96,3 +96,27 @@ def test_compressed(lab, kind, separate):
         assert "fill_table\n" in text and "table.c" not in text
     else:
         assert messages == "" and all(line in text for line in WHOLE)
+
+
+# What two files have in common; dwz moves it to a third one.
+COMMON = "".join(f"struct part{number} {{ int first, second, third; char name[{number}]; }} part{number};\n"
+                 for number in range(1, 40))
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("other, is_found", (
+    ("", True),
+    ("mkdir .debug; mv prog.debug .debug", True),
+    ("chown 12345 shared.debug", False),  # of a user who owns neither the program nor the machine
+    ("sed -i 's/GNU\\x0/&x/' shared.debug", False),  # of another build
+    ("rm shared.debug; mkfifo shared.debug", False),
+))
+def test_shared_debug_information(lab, other, is_found):
+    """The names of the functions come from what is shared."""
+    with open(lab.path("place/table.c"), "a", encoding="ascii") as file:
+        file.write(COMMON)
+    sh(lab, "sed 's/int main/int other/' table.c > other.c; gcc -O2 -g -shared -fPIC -o other.so other.c;"
+            f"gcc -O2 -g -o prog table.c; {STRIP} dwz -m $PWD/shared.debug -M $PWD/shared.debug prog.debug other.so;"
+            f"readelf -SW prog.debug | grep -q gnu_debugaltlink; {other}")
+    _, text = report(lab)
+    assert all(line in text for line in WHOLE) == is_found

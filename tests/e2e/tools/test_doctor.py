@@ -71,6 +71,27 @@ def test_of_the_machine():
     assert details["libheaptap.so"] == LIBRARY
 
 
+def test_the_last_line_is_the_verdict():
+    assert doctor().stdout.splitlines()[-1] == "everything that heaptap needs is there"
+    with subprocess.Popen(["sleep", "1000"]) as sleeper:
+        try:
+            (*_, last) = doctor("-p", str(sleeper.pid)).stdout.splitlines()
+        finally:
+            sleeper.kill()
+    assert last == "heaptap cannot record this process; missing: sampled allocator"
+
+
+def test_in_another_pid_namespace():
+    """Each sentence is there once."""
+    result = doctor(before=["unshare", "--pid", "--fork"])
+    assert result.returncode == 1
+    (line,) = [line for line in result.stdout.splitlines() if "separate PID namespace" in line]
+    assert re.fullmatch("missing +PID namespace +heaptap runs in a separate PID namespace, where PIDs differ from the kernel's; "
+                        "run it on the host, or in a container with --pid=host", line)
+    last = result.stdout.splitlines()[-1]
+    assert last.startswith("heaptap cannot record here; missing: PID namespace, eBPF programs"), last
+
+
 @pytest.mark.without_bpf
 def test_features_in_text_and_json():
     """Both have the same lines: a word for the state, the name, the first kernel with it, and what is lost."""

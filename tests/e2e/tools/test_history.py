@@ -5,6 +5,7 @@ Recording is exact, so figures of the history are those of the program; error bo
 """
 
 import json
+import math
 import os
 import re
 import shutil
@@ -13,7 +14,7 @@ import pytest
 
 from daemons import NOBODY
 from harness import target, wait_until
-from history import SIZE, document, functions, moment, start, wait_known, wait_live, when
+from history import SIZE, document, functions, live, moment, start, wait_known, wait_live, when
 from lab import assert_one_clear_line
 from security import start_hostile
 
@@ -76,6 +77,60 @@ def test_the_table_has_errors_and_the_paths_are_those_of_a_report(lab, daemon):
     assert "~" not in text and max(map(len, text.splitlines())) <= 80, text
 
 
+def keep_more_samples(daemon, puppet):
+    """Keeps blocks until one more is a sample, and waits until the history has it."""
+    def figure():
+        return daemon.processes()[puppet.pid]["live_bytes"]
+
+    def grows():
+        puppet.ask(f"keep 4 {SIZE}")
+        return figure() > before
+    before = figure()
+    wait_until(grows, "a block is a sample")
+    wait_until(lambda: daemon.get(f"/history.json?pid={puppet.pid}").status == 200 and live(daemon, puppet.pid) > before,
+               "the history has it")
+
+
+def test_a_growth_of_few_samples_is_marked(lab, daemon):
+    """One sample of a small block has an error as large as its weight."""
+    puppet = start(lab, daemon)
+    daemon.client("rate", puppet.pid, "16")
+    keep_more_samples(daemon, puppet)
+    keep_more_samples(daemon, puppet)
+    text = daemon.client("history", puppet.pid)
+    assert "~ less than twice its standard error" in text, text
+    assert re.search(r"(?m)^\d\d-\d\d [\d:]+ .* \+[\d.]+K~ ", text), text
+    assert re.search(r"(?m)^  \+[\d.]+K \+- [\d.]+K~  keep_blocks < ", text), text
+
+
+def test_a_difference_has_the_error_of_two_dumps(lab, daemon):
+    """The samples that both moments have add nothing to it, in the history as in dumps."""
+    def look(name):
+        held = daemon.processes()[puppet.pid]["live_bytes"]
+        wait_until(lambda: abs(live(daemon, puppet.pid) - held) < 1000, "the history has it")
+        daemon.client("dump", puppet.pid, "-o", lab.path(name))
+        return when(moment(daemon, puppet.pid))
+
+    def change(*words):
+        answer = json.loads(lab.answer_of("diff", "--json", *words, "--socket", daemon.socket))
+        (path,) = [path for path in answer["call_paths"] if ["keep_blocks"] in [frame["names"] for frame in path["frames"]]]
+        return [path[name] for name in ("bytes", "objects", "samples", "error")]
+    puppet = start(lab, daemon)
+    daemon.client("rate", puppet.pid, "12")
+    wait_known(daemon, puppet.pid)
+    puppet.ask(f"keep 4000 {SIZE}")
+    first = look("first")
+    puppet.ask(f"keep 1000 {SIZE}")
+    second = look("second")
+    of_moments = change(f"{puppet.pid}@{first}", f"{puppet.pid}@{second}")
+    of_dumps = change(lab.path("first"), lab.path("second"))
+    assert of_moments == pytest.approx(of_dumps, rel=0.05), (of_moments, of_dumps)
+    # That of all samples, old and new, would be three times as large.
+    weight = SIZE / -math.expm1(-SIZE / 4096)
+    assert of_moments[3] == pytest.approx(math.sqrt(of_moments[2] * weight * (weight - SIZE)), rel=0.05)
+    assert of_moments[2] < 500, of_moments
+
+
 def test_the_last_moment_of_a_process_that_has_ended(lab, daemon):
     puppet = start(lab, daemon)
     puppet.ask(f"keep 30 {SIZE}")
@@ -86,6 +141,11 @@ def test_the_last_moment_of_a_process_that_has_ended(lab, daemon):
     text = daemon.client("report", f"{puppet.pid}@last")
     assert text.startswith(f"{puppet.pid}@last\n  live       30.0K in 30 objects"), text
     assert f"heaptap history {puppet.pid}" in text and "heaptap diff" not in text, text
+    wait_until(lambda: document(daemon, puppet.pid)["marks"][-1]["kind"] == "end", "its end is known")
+    session = lab.heaptap("report", f"{puppet.pid}@now", "--socket", daemon.socket)
+    session.records = False
+    assert_one_clear_line(session, 3, rf"no history of process {puppet.pid} at .*: it ended at .* \(exit 0\); its last "
+                                      rf"moment is {puppet.pid}@last$")
     assert "0 in 0 objects" in daemon.client("diff", f"{puppet.pid}@last", f"{puppet.pid}@last")
 
 
@@ -173,6 +233,9 @@ BAD = [
     (["history", "puppet", "--until", "2999-01-01"], 2, "is not in the past"),
     (["history", "puppet", "--since", "10d", "--until", "9d"], 3, "there is no history of puppet between these times"),
     (["report", "puppet@3d"], 3, "there is no history of puppet at "),
+    (["report", "puppet@now", "--allocated"], 2, "--allocated: of puppet@now only what is live is known"),
+    (["report", "puppet@now", "--freed", "--tree"], 2, "--freed: of puppet@now only what is live is known"),
+    (["report", "puppet@now", "--alloc_objects"], 2, "leave out --alloc_objects"),
     (["report", "puppet@soon"], 2, "soon: expected a moment"),
     (["diff", "puppet@1s", "other.prof"], 2, "diff other.prof: expected NAME@MOMENT"),
     (["report", "--base", "puppet@1s", "{pid}"], 2, "a moment with a moment"),

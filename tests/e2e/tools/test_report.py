@@ -7,6 +7,8 @@ import os
 import re
 import shutil
 import signal
+import stat
+import subprocess
 import xml.dom.minidom
 
 import pytest
@@ -279,6 +281,54 @@ def test_two_runs_are_compared_by_names(lab, leak):
     text = lab.answer_of("diff", *kept, may_say="heaptap: the dumps are of two processes")
     assert re.search(r"(?m)^   1\. \+20\.0K, \+20 objects, 40 samples changed\n        keep_blocks\n", text), text
     assert len(re.findall(r"(?m)^ +\d+\. ", text)) == 1, text
+
+
+BUILD = """
+#include <stdlib.h>
+static void *volatile kept[30];
+#if COUNT > 10
+__attribute__((noinline)) void is_new(void) { free(kept[0]); }
+#endif
+__attribute__((noinline)) void fill(void) { for (int i = 0; i < COUNT; i++) kept[i] = malloc(1024); }
+int main(void) { fill(); return 0; }
+"""
+
+
+@pytest.mark.parametrize("before", ([], ["setarch", "-R"]), ids=["libraries elsewhere", "all at the same addresses"])
+def test_two_builds_at_a_fixed_address_are_compared_by_names(lab, before):
+    """The addresses of the program are the same, but other functions are there."""
+    with open(lab.path("build.c"), "w", encoding="ascii") as file:
+        file.write(BUILD)
+    for count in (10, 30):
+        subprocess.run(["gcc", "-O1", "-no-pie", f"-DCOUNT={count}", "build.c", "-o", "build"], cwd=lab.folder, check=True)
+        lab.heaptap("run", "--exact", "-o", f"keeps{count}", "--", lab.path("build"), before=before).ends()
+        (dump,) = [dump.path for dump in lab.dumps() if f"keeps{count}." in dump.path]
+        lab.answer_of("report", "--raw", "-o", lab.path(f"raw{count}"), dump)
+    text = lab.answer_of("diff", lab.path("raw10"), lab.path("raw30"), may_say="heaptap: the dumps are of two processes")
+    assert re.search(r"(?m)^   1\. \+20\.0K, \+20 objects, 40 samples changed\n        fill\n        main\n", text), text
+    assert len(re.findall(r"(?m)^ +\d+\. ", text)) == 1, text
+
+
+@pytest.mark.parametrize("arguments, mode", (
+    (("report", "--html"), 0o640), (("report", "--svg"), 0o640), (("report",), 0o640), (("view",), 0o640),
+    (("report", "--raw"), 0o600), (("report", "--pprof"), 0o600),
+))
+def test_who_may_read_what_is_written(lab, leak, arguments, mode):
+    """The umask decides, and the mode of a file that is replaced, but not for the addresses of a process."""
+    path = lab.path("written")
+
+    def mode_of_written():
+        session = lab.heaptap(*arguments, leak, "-o", path, umask=0o027)
+        session.records = False
+        session.ends()
+        return stat.S_IMODE(os.stat(path).st_mode)
+    assert mode_of_written() == mode
+    os.chmod(path, 0o604)
+    assert mode_of_written() == (0o600 if mode == 0o600 else 0o604)
+    # Whoever owns a file in a shared folder may have opened it to all.
+    os.chmod(path, 0o666)
+    os.chown(path, 12345, 12345)
+    assert mode_of_written() == mode
 
 
 def test_profiles_of_pprof(lab, leak):

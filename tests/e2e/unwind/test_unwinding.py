@@ -188,6 +188,14 @@ def test_deeper_than_a_walk(lab):
     names = symbols.names(dump, stack)
     assert names.count("descend") == len(names) - 2 > 120
     assert names[0] == "allocate" and stack.frames[names.index(None)] == FRAMES_LEFT_OUT
+
+    def report(view):
+        return lab.answer_of("report", "--full", view, dump.path, may_say="heaptap: missing: 5 samples whose outer frames ")
+
+    for view in ("--tree", "--collapsed", "--speedscope", "--svg", "--dot"):
+        assert "[outer frames missing]" in report(view), view
+    for view in ("--text", "--raw", "--top"):
+        assert "[outer frames missing]" not in report(view), view
     lab.sessions[0].wait_said(f"^heaptap: 5 samples .*{TRUNCATED}$")
     process = lab.preloaded(target("frames"), talks=True)
     pid = int(process.answer().split()[1])
