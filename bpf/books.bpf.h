@@ -46,6 +46,29 @@ static __always_inline void count_tallies(struct heaptap_process* process, __u64
   if (has_figures_of(process, process_id)) add(&process->figures.tallies, more);
 }
 
+/* The kernel refills its reserve of memory for new entries in an interrupt, and a sweep deletes an entry right after it
+ * claimed it. So many tries last longer than both. */
+#define PATIENT_TRIES 1000
+
+struct new_tally {
+  struct heaptap_tally_key key;
+  struct heaptap_tally tally;
+  long error;
+};
+
+static long try_to_add_tally(__u32 index, struct new_tally* entry) {
+  entry->error = bpf_map_update_elem(&tallies, &entry->key, &entry->tally, BPF_NOEXIST);
+  return entry->error != -ENOMEM;
+}
+
+/* Adds an empty tally as soon as the kernel has memory. Returns 0, or a negative errno. */
+__noinline long add_tally_patiently(const struct heaptap_tally_key* key) {
+  if (!key) return -ENOMEM; /* never */
+  struct new_tally entry = {.key = *key};
+  bpf_loop(PATIENT_TRIES, try_to_add_tally, &entry, 0);
+  return entry.error;
+}
+
 /* Finds the tally, or makes it. Null if there is no room, and the loss says why. */
 static __noinline enum heaptap_loss_reason make_tally(struct heaptap_process* process,
                                                       const struct heaptap_tally_key* key,
@@ -57,7 +80,9 @@ static __noinline enum heaptap_loss_reason make_tally(struct heaptap_process* pr
                       defaults ? defaults->tallies_room : 0, HEAPTAP_COUNTER_TALLIES) != SHARE_LEFT)
     return HEAPTAP_LOSS_TALLIES_SHARE;
   struct heaptap_tally none = {};
-  if (bpf_map_update_elem(&tallies, key, &none, BPF_NOEXIST) == 0) count_tallies(process, key->process_id, 1);
+  long error = bpf_map_update_elem(&tallies, key, &none, BPF_NOEXIST);
+  if (error == -ENOMEM) error = add_tally_patiently(key);
+  if (error == 0) count_tallies(process, key->process_id, 1);
   *tally = bpf_map_lookup_elem(&tallies, key);
   return *tally ? HEAPTAP_NO_LOSS : HEAPTAP_LOSS_TALLIES_FULL;
 }
@@ -99,10 +124,6 @@ static __always_inline void count_live_entries(__u32 tgid, __u64 process_id, __u
   if (at != ~0ULL && is_filling && __sync_val_compare_and_swap(sweep_at, at, ~0ULL) == at)
     send_event(HEAPTAP_EVENT_LIVE_FILLING, tgid, process_id, now);
 }
-
-/* A sweep deletes an entry right after it claimed it, and the kernel refills its reserve of memory in an interrupt. So
- * many tries last longer than both. */
-#define PATIENT_TRIES 1000
 
 struct new_entry {
   struct heaptap_live_key key;

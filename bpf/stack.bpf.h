@@ -33,8 +33,21 @@ __noinline int same_stack(const struct heaptap_stack* a, const struct heaptap_st
   return 1;
 }
 
+struct new_stack {
+  __u64 id;
+  const struct heaptap_stack* stack;
+};
+
+static long try_to_add_stack(__u32 index, struct new_stack* entry) {
+  if (!entry->stack) return 1; /* never */
+  return bpf_map_update_elem(&stacks, &entry->id, entry->stack, BPF_NOEXIST) != -ENOMEM;
+}
+
 static __noinline enum heaptap_loss_reason keep_stack(__u64 id, const struct heaptap_stack* stack) {
-  bpf_map_update_elem(&stacks, &id, stack, BPF_NOEXIST);
+  struct new_stack entry = {.id = id, .stack = stack};
+  /* Tried again as long as the kernel's reserve of memory is empty. */
+  if (bpf_map_update_elem(&stacks, &id, stack, BPF_NOEXIST) == -ENOMEM)
+    bpf_loop(PATIENT_TRIES, try_to_add_stack, &entry, 0);
   /* This stack, or one that another thread entered first; null if there was no room. */
   struct heaptap_stack* kept = bpf_map_lookup_elem(&stacks, &id);
   if (!kept) return HEAPTAP_LOSS_STACKS_FULL;

@@ -81,6 +81,31 @@ TEST_F(HostFullBooks, ASampleWaitsForMemoryButNotForRoom) {
   }
 }
 
+// The same for new stacks and tallies.
+TEST_F(HostFullBooks, AStackAndItsTallyWaitForMemoryButNotForRoom) {
+  const struct {
+    const char* map;
+    heaptap_loss_reason loss;
+  } maps[] = {{"tallies", HEAPTAP_LOSS_TALLIES_FULL}, {"stacks", HEAPTAP_LOSS_STACKS_FULL}};
+  const struct {
+    long error;
+    uint64_t failures;
+    bool is_lost;
+  } cases[] = {{-ENOMEM, 1, false}, {-ENOMEM, kTries, false}, {-ENOMEM, kTries + 1, true}, {-E2BIG, 1, true}};
+  uint64_t stack = 0;
+  for (const auto& map : maps) {
+    for (const auto& one : cases) {
+      const uint64_t id = Track().identity.id;
+      kernel.updates = 0;
+      kernel.failure = {.first = 1, .count = one.failures, .error = one.error, .map = map.map};
+      Fire({.address = 0x1000, .stack = ++stack});
+      kernel.failure = {};
+      EXPECT_EQ(LossesOf(id), one.is_lost ? (Losses{{map.loss, 1}}) : Losses{}) << map.map << one.error << one.failures;
+      if (!one.is_lost) EXPECT_NE(StackId(0x1000), HEAPTAP_NO_STACK);
+    }
+  }
+}
+
 TEST_F(HostFullBooks, AFullMapOfObjectsIsALossAndAsksForASweep) {
   const uint64_t id = Track(kPid, HEAPTAP_PROCESS_RECORDS).identity.id;
   kernel.map("live").max_entries = 3;

@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <set>
 #include <utility>
 

@@ -74,9 +74,10 @@ def site(daemon, tmp_path):
     return Site(daemon, str(tmp_path))
 
 
-def holding_puppet(lab, conf="prof:true,lg_prof_sample:0", blocks=100):
+def holding_puppet(lab, site, conf="prof:true,lg_prof_sample:0", blocks=100):
     process = lab.preloaded_puppet(env={"MALLOC_CONF": conf})
     assert process.ask(f"keep {blocks} {BLOCK}") == f"kept {blocks}"
+    site.collector.wait_recorded(process.pid)
     return process
 
 
@@ -84,7 +85,7 @@ def test_libmtev_answers_byte_for_byte(lab, site):
     conf = "prof:true,prof_active:false,lg_prof_sample:0"
     env = {"LD_PRELOAD": JEMALLOC, "MALLOC_CONF": conf}
     application = Endpoints(lab.program(target("mtev_endpoints"), env=env, talks=True))
-    process = holding_puppet(lab, conf)
+    process = holding_puppet(lab, site, conf)
     for ways in (f"/pid/{process.pid}{PROFILE}", PROFILE):
         site.fetch_by_socket(PROFILE + "?active=false")
         application.get(PROFILE + "?active=false")
@@ -126,7 +127,7 @@ def test_the_commands_of_libmtev_s_documents(lab, site):
     "Referer: http://127.0.0.1/", "Accept-Language: en-US", "Sec-Fetch-Site: none", "Upgrade-Insecure-Requests: 1"))
 def test_a_browser_s_get_changes_nothing(lab, site, header):
     """Any web page can make a browser send it; each sign of a browser is enough."""
-    process = holding_puppet(lab)
+    process = holding_puppet(lab, site)
     before = site.fetch(PROFILE)
     refused = site.tool("curl", "-sS", "-H", header, "-w", "%{http_code}", f"{site.url}{PROFILE}?active=false")
     assert refused.endswith("403") and "POST /pid/N/active?value=on" in refused
@@ -136,7 +137,7 @@ def test_a_browser_s_get_changes_nothing(lab, site, header):
 
 
 def test_libmtev_dump(lab, site):
-    process = holding_puppet(lab)
+    process = holding_puppet(lab, site)
     answer = site.fetch(PROFILE + "?trigger_dump=true")
     assert (answer.status, answer.type) == (200, "application/x-jemalloc-heap-profile")
     dump = Dump(site.save(PROFILE + "?trigger_dump=true", "profile.heap"))
@@ -151,7 +152,7 @@ def test_libmtev_dump(lab, site):
 def test_which_process(lab, site):
     nobody = site.fetch(PROFILE)
     assert nobody.status == 404
-    one, two = holding_puppet(lab), holding_puppet(lab)
+    one, two = holding_puppet(lab, site), holding_puppet(lab, site)
     for path in (PROFILE, "/mtev/memory.json", "/debug/pprof/heap", "/pprof/heap"):
         answer = site.fetch(path)
         assert (answer.status, answer.type) == (400, "text/plain"), path
@@ -163,7 +164,7 @@ def test_which_process(lab, site):
 
 
 def test_jeprof(lab, site):
-    process = holding_puppet(lab)
+    process = holding_puppet(lab, site)
     for page in ("heap", "growth"):
         table = site.tool("jeprof", "--text", f"{site.url}/pid/{process.pid}/pprof/{page}")
         assert re.search(r"6\.\d +\d+\.\d% .* keep_blocks", table), page
@@ -176,7 +177,7 @@ def test_jeprof(lab, site):
 
 
 def test_google_pprof(lab, site):
-    process = holding_puppet(lab)
+    process = holding_puppet(lab, site)
     dump = site.save(f"/pid/{process.pid}/heap?format=gperftools", "gperftools.heap")
     assert re.search("keep_blocks", site.tool("google-pprof", "--text", target("puppet"), dump))
     growth = site.tool("google-pprof", "--text", f"{site.url}/pid/{process.pid}/pprof/growth")
@@ -184,7 +185,7 @@ def test_google_pprof(lab, site):
 
 
 def test_go_tool_pprof(lab, site):
-    process = holding_puppet(lab)
+    process = holding_puppet(lab, site)
     for page in ("heap", "allocs"):
         url = f"{site.url}/pid/{process.pid}/debug/pprof/{page}"
         assert re.search("keep_blocks", site.tool(*GO_PPROF, "-top", url))
@@ -201,7 +202,7 @@ def test_go_tool_pprof(lab, site):
 
 
 def test_difference_of_seconds(lab, site):
-    process = holding_puppet(lab)
+    process = holding_puppet(lab, site)
     url = f"{site.url}/pid/{process.pid}/debug/pprof/heap?seconds=3"
     with subprocess.Popen([*GO_PPROF, "-raw", url], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True, env=dict(os.environ, HOME=site.kept, PPROF_TMPDIR=site.kept)) as pprof:
@@ -223,7 +224,7 @@ def test_difference_of_seconds(lab, site):
 
 
 def test_prometheus(lab, site):
-    process = holding_puppet(lab)
+    process = holding_puppet(lab, site)
     text = site.fetch("/metrics").body.decode()
     checked = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True,
                              timeout=PATIENCE_SECONDS, check=False)
@@ -236,7 +237,7 @@ def test_prometheus(lab, site):
 
 
 def test_curl(lab, site):
-    process = holding_puppet(lab)
+    process = holding_puppet(lab, site)
     curl = ["curl", "-sS", "--fail", "--unix-socket", site.collector.socket]
     assert site.tool(*curl, "http://localhost/healthz") == "ok\n"
     assert "/page.js" in site.tool(*curl, "http://localhost/")

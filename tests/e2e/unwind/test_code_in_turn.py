@@ -14,6 +14,7 @@ import pytest
 from harness import HEAPTAP, wait_until
 from history import document, wait_known
 from loader import DEEP, LEFT, RIGHT, call, end, loader, notices_every_mapping, offset_of, open_plugin, preloaded_loader, settle
+from stack_ends import counts_by_end
 
 pytestmark = pytest.mark.skipif(not notices_every_mapping(),
                                 reason="this kernel does not tell walks of changed mappings (before Linux 6.4)")
@@ -29,7 +30,7 @@ def blocks_by_side(report):
         if not callers:
             continue
         below = functions[: functions.index(callers[0])]
-        sides = {name.split("_")[0] if name else "no name" for name in below}
+        sides = {name.split("_")[0] if name and "+0x" not in name else "no name" for name in below}
         assert len(sides) == 1, functions
         side = sides.pop()
         found[side] = found.get(side, 0) + path["live"]["objects"]
@@ -82,5 +83,10 @@ def test_a_plugin_that_is_built_again(lab):
         call(session, f"{side}_enter", 10)
         settle(session)
         assert session.ask("close") == "closed 0"
-    found = blocks_by_side(report(lab, end(lab, session).path))
-    assert found == {"left": 20, "no name": 10}, "the latest file is the same build as the first one"
+    dump = end(lab, session)
+    found = blocks_by_side(report(lab, dump.path))
+    # On a busy machine, a file is gone before its unwind table is read. The latest file is the same build as the first one.
+    cut = sum(counts_by_end(dump).values())
+    assert 30 - cut <= sum(found.values()) <= 30
+    assert set(found) <= {"left", "no name"}
+    assert 20 - cut <= found.get("left", 0) <= 20
