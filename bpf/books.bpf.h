@@ -51,22 +51,15 @@ static __always_inline void count_tallies(struct heaptap_process* process, __u64
 #define PATIENT_TRIES 1000
 
 struct new_tally {
-  struct heaptap_tally_key key;
-  struct heaptap_tally tally;
+  const struct heaptap_tally_key* key;
+  const struct heaptap_tally* tally;
   long error;
 };
 
 static long try_to_add_tally(__u32 index, struct new_tally* entry) {
-  entry->error = bpf_map_update_elem(&tallies, &entry->key, &entry->tally, BPF_NOEXIST);
+  if (!entry->key || !entry->tally) return 1; /* never */
+  entry->error = bpf_map_update_elem(&tallies, entry->key, entry->tally, BPF_NOEXIST);
   return entry->error != -ENOMEM;
-}
-
-/* Adds an empty tally as soon as the kernel has memory. Returns 0, or a negative errno. */
-__noinline long add_tally_patiently(const struct heaptap_tally_key* key) {
-  if (!key) return -ENOMEM; /* never */
-  struct new_tally entry = {.key = *key};
-  bpf_loop(PATIENT_TRIES, try_to_add_tally, &entry, 0);
-  return entry.error;
 }
 
 /* Finds the tally, or makes it. Null if there is no room, and the loss says why. */
@@ -80,9 +73,9 @@ static __noinline enum heaptap_loss_reason make_tally(struct heaptap_process* pr
                       defaults ? defaults->tallies_room : 0, HEAPTAP_COUNTER_TALLIES) != SHARE_LEFT)
     return HEAPTAP_LOSS_TALLIES_SHARE;
   struct heaptap_tally none = {};
-  long error = bpf_map_update_elem(&tallies, key, &none, BPF_NOEXIST);
-  if (error == -ENOMEM) error = add_tally_patiently(key);
-  if (error == 0) count_tallies(process, key->process_id, 1);
+  struct new_tally entry = {.key = key, .tally = &none, .error = -ENOMEM};
+  bpf_loop(PATIENT_TRIES, try_to_add_tally, &entry, 0);
+  if (entry.error == 0) count_tallies(process, key->process_id, 1);
   *tally = bpf_map_lookup_elem(&tallies, key);
   return *tally ? HEAPTAP_NO_LOSS : HEAPTAP_LOSS_TALLIES_FULL;
 }

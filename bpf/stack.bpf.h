@@ -46,8 +46,7 @@ static long try_to_add_stack(__u32 index, struct new_stack* entry) {
 static __noinline enum heaptap_loss_reason keep_stack(__u64 id, const struct heaptap_stack* stack) {
   struct new_stack entry = {.id = id, .stack = stack};
   /* Tried again as long as the kernel's reserve of memory is empty. */
-  if (bpf_map_update_elem(&stacks, &id, stack, BPF_NOEXIST) == -ENOMEM)
-    bpf_loop(PATIENT_TRIES, try_to_add_stack, &entry, 0);
+  bpf_loop(PATIENT_TRIES, try_to_add_stack, &entry, 0);
   /* This stack, or one that another thread entered first; null if there was no room. */
   struct heaptap_stack* kept = bpf_map_lookup_elem(&stacks, &id);
   if (!kept) return HEAPTAP_LOSS_STACKS_FULL;

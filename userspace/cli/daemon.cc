@@ -40,6 +40,7 @@
 #include "userspace/cli/recording.h"
 #include "userspace/cli/shell_word.h"
 #include "userspace/daemon/historian.h"
+#include "userspace/daemon/library_watch.h"
 #include "userspace/daemon/notify.h"
 #include "userspace/process/control_block.h"
 #include "userspace/process/handle.h"
@@ -383,11 +384,16 @@ class Rereading {
   std::shared_ptr<Result> result_;  // of the last Start
 };
 
-void Reload(daemon::Daemon& daemon, absl::StatusOr<DaemonOptions> options) {
+void Reload(daemon::Daemon& daemon, daemon::LibraryWatch& libraries, absl::StatusOr<DaemonOptions> options) {
   if (!options.ok()) {
     return base::Say(absl::StrCat(options.status().message(), "; the configuration is unchanged"));
   }
   recording::SystemWide& system_wide = *options->recording.system_wide;
+  libraries.Use(system_wide);
+  // An upgrade may have replaced the files.
+  if (const absl::Status status = daemon.recorder().AttachLibraries(system_wide); !status.ok()) {
+    base::Say(status.message());
+  }
   daemon.recorder().everyone().SetRules(*std::move(system_wide.rules), options->recording.policy, system_wide.retention,
                                         system_wide.budget);
   base::Say("reloaded rules, rates, triggers, retention and budget; other options take effect at the next start");
@@ -413,19 +419,23 @@ int Serve(const DaemonFlags& flags, const DaemonOptions& options, const std::vec
   if (const absl::Status scope = process::CheckPtraceScope(); !scope.ok()) {
     base::Say(absl::StrCat("rates of running processes cannot be set: ", scope.message()));
   }
+  daemon::LibraryWatch libraries(daemon.recorder());
+  libraries.Use(*options.recording.system_wide);
   manager.NotifyReady();
   Rereading rereading;
   base::Instant alive = base::Now();
   for (;;) {
-    WaitForWork(daemon.recorder(), {daemon.questions_fd(), signals.fd()},
+    WaitForWork(daemon.recorder(), {daemon.questions_fd(), signals.fd(), libraries.fd()},
                 std::min(daemon.patience(), manager.watchdog_interval()));
+    // Before a question is answered: it may be whether all is done.
+    libraries.Work();
     daemon.Work();
     if (const base::Instant now = base::Now(); now - alive >= manager.watchdog_interval()) {
       manager.NotifyAlive();
       alive = now;
     }
     if (std::optional<absl::StatusOr<DaemonOptions>> options = rereading.Take(); options.has_value()) {
-      Reload(daemon, *std::move(options));
+      Reload(daemon, libraries, *std::move(options));
       manager.NotifyReady();
     }
     for (const signalfd_siginfo& signal : signals.Take()) {

@@ -188,7 +188,7 @@ std::vector<Mapping> Mappings::All() const {
   std::vector<Mapping> all(begin(), end());
   for (const FormerMapping& one : former_) all.push_back(*one.mapping);
   std::ranges::sort(all, {}, &Mapping::start);
-  all.erase(std::ranges::unique(all).begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
   return all;
 }
 

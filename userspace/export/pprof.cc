@@ -123,7 +123,7 @@ class Writer {
     out_.add_int64(ProfileField::kDropFrames, texts_.Add(kDropFrames));
     std::vector<int64_t> comments;
     for (const std::string& warning : profile_.warnings) comments.push_back(texts_.Add(base::Printable(warning)));
-    if (profile_.several_periods) comments.push_back(texts_.Add(std::string(kSeveralPeriodsComment)));
+    if (profile_.several_periods) comments.push_back(texts_.Add(std::string(kSeveralPeriodsNote)));
     out_.add_packed_int64(ProfileField::kComment, comments.begin(), comments.end());
   }
 

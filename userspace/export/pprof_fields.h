@@ -11,7 +11,7 @@
 namespace heaptap::exporter::pprof {
 
 // A comment that is no warning: profile::Profile::several_periods.
-inline constexpr absl::string_view kSeveralPeriodsComment = "heaptap: samples were taken at several intervals";
+inline constexpr absl::string_view kSeveralPeriodsNote = "heaptap: samples were taken at several intervals";
 
 enum class ProfileField : protozero::pbf_tag_type {
   kSampleType = 1,

@@ -102,7 +102,7 @@ class ContentBuilder {
     if (absl::Status status = SetPeriod(); !status.ok()) return status;
     for (const uint64_t comment : in_.comments) {
       if (!HasText(comment)) return NoText();
-      if (in_.texts[comment] == kSeveralPeriodsComment) {
+      if (in_.texts[comment] == kSeveralPeriodsNote) {
         out_.profile.several_periods = true;
         continue;
       }

@@ -245,17 +245,7 @@ absl::Status Recorder::StartSystemWide() {
     if (absl::Status status = everyone_->Restrict(); !status.ok()) return status;
     everyone_->TellRate();
   }
-  for (const std::string& library : system_wide.libraries) {
-    absl::StatusOr<bool> attached = AttachFile(library);
-    if (!attached.ok()) return attached.status();
-    if (!*attached) return absl::InvalidArgumentError(absl::StrCat(library, " contains no sampled allocator"));
-  }
-  for (const std::string& library : system_wide.preloaded) {
-    const absl::Status status = AttachFile(library).status();
-    if (!status.ok() && !absl::IsNotFound(status)) {
-      base::Say(absl::StrCat(status.message(), "; the daemon attaches to it when a process maps it"));
-    }
-  }
+  if (absl::Status status = AttachLibraries(system_wide); !status.ok()) return status;
   if (books_->adopted()) everyone_->TakeOverBooks();
   if (!system_wide.shall_end) everyone_->RecordRunningProcesses();
   allocators_.WaitForAll(kStartPatience);
@@ -346,6 +336,21 @@ void Recorder::ReadAhead(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) {
     if (const absl::StatusOr<SeenFile> file = OpenOwn(*books_, path); file.ok()) unwinding_.tables().ReadAhead(*file);
   }
+}
+
+absl::Status Recorder::AttachLibraries(const SystemWide& system_wide) {
+  for (const std::string& library : system_wide.libraries) {
+    const absl::StatusOr<bool> attached = AttachFile(library);
+    if (!attached.ok()) return attached.status();
+    if (!*attached) return absl::InvalidArgumentError(absl::StrCat(library, " contains no sampled allocator"));
+  }
+  for (const std::string& library : system_wide.preloaded) {
+    const absl::Status status = AttachFile(library).status();
+    if (!status.ok() && !absl::IsNotFound(status)) {
+      base::Say(absl::StrCat(status.message(), "; the daemon attaches to it when a process maps it"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<bool> Recorder::AttachFile(const std::string& path) {

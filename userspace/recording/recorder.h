@@ -81,6 +81,9 @@ class Recorder {
   void ReadAhead(const std::vector<std::string>& paths);
   // Attaches to a file that the child's program will map; waits for that.
   absl::StatusOr<bool> AttachFile(const std::string& path);
+  // Attaches to the files that are at these paths now: SystemWide::libraries and preloaded. Those that were there
+  // before stay attached. The first of `libraries` that fails is the result.
+  absl::Status AttachLibraries(const SystemWide& system_wide);
   // Records a running process. NotFound: no such process, or no sampled allocator in it.
   absl::Status RecordRunning(pid_t pid);
 

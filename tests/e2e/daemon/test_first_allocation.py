@@ -126,6 +126,42 @@ def test_beginning_that_was_not_seen(lab, start_daemon):
     assert said in daemon.get(f"/pid/{keeper.pid}/profile.json").body.decode()
 
 
+def replace(lab, library):
+    """As a package does: another file has the library's path."""
+    os.rename(shutil.copy(library, lab.path("new.so")), library)
+
+
+def test_library_that_is_replaced(lab, start_daemon):
+    """The daemon attaches to the new file at once. A process goes on with the old one."""
+    library = shutil.copy(LIBRARY, lab.path("installed.so"))
+    daemon = start_daemon("--exact", "--library", library)
+    assert_whole(daemon, [start(lab, library=library)])
+    for _ in range(3):
+        replace(lab, library)
+        daemon.settle()
+        assert_whole(daemon, [start(lab, library=library)])
+    # Another way: the old file is removed, and the new one is written in its place.
+    os.unlink(library)
+    shutil.copy(LIBRARY, library)
+    daemon.settle()
+    assert_whole(daemon, [start(lab, library=library)])
+    assert [entry["live_objects"] for entry in daemon.processes().values()] == [COUNT] * 5
+
+
+def test_library_that_a_reload_finds(lab, start_daemon):
+    """Its folder came after the daemon's start, so nothing has watched it."""
+    folder = lab.path("later")
+    library = os.path.join(folder, "libheaptap.so")
+    os.mkdir(folder)
+    shutil.copy(LIBRARY, library)
+    daemon = start_daemon("--exact", "--library", library)
+    shutil.rmtree(folder)
+    os.mkdir(folder)
+    shutil.copy(LIBRARY, library)
+    daemon.reload("exact")
+    assert_whole(daemon, [start(lab, library=library)])
+
+
 def test_library_that_is_preloaded_everywhere(lab, new_daemon):
     """The daemon knows the libraries in /etc/ld.so.preload, here one of a private file system, before a process maps them."""
     library = shutil.copy(LIBRARY, lab.path("everywhere.so"))
