@@ -222,6 +222,27 @@ TEST(FormerMappings, ATimeInBetweenIsUncertain) {
   EXPECT_EQ(PathAt(mappings, 0x20010, 25), "/plugin3+10") << "nothing was there before";
 }
 
+// What lies between two of them is known.
+TEST(FormerMappings, UncertainRangesAreApart) {
+  Mappings mappings;
+  for (uint64_t i = 0; i <= 2 * kMaxForgotten; i++)
+    mappings.Add(OfFile(1 + i, i * 0x10000, i * 0x10000 + 0x1000), At(1));
+  const auto replace = [&](uint64_t i) {
+    mappings.Add(OfFile(100, i * 0x10000, i * 0x10000 + 0x1000), {.since = 20, .time = 30});
+  };
+  const auto path_of = [&](uint64_t i) { return PathAt(mappings, i * 0x10000 + 0x10, 25); };
+  for (uint64_t i = 0; i < 2 * kMaxForgotten; i += 2) replace(i);
+  for (uint64_t i = 0; i < 2 * kMaxForgotten; i++) {
+    EXPECT_EQ(path_of(i), i % 2 == 0 ? "none" : absl::StrCat("/plugin", 1 + i, "+10"));
+  }
+  // One more is joined with the last one.
+  replace(2 * kMaxForgotten);
+  EXPECT_EQ(mappings.forgotten().size(), kMaxForgotten);
+  EXPECT_EQ(path_of(2 * kMaxForgotten), "none");
+  EXPECT_EQ(path_of(2 * kMaxForgotten - 1), "none");
+  EXPECT_EQ(path_of(1), "/plugin2+10");
+}
+
 // The mappings that are read again are the same ones, of which less is told.
 TEST(FormerMappings, WhatIsReadAgainKeepsWhatIsKnown) {
   Mappings mappings;

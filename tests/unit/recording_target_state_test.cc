@@ -62,7 +62,7 @@ TargetState Example() {
                            {.since = 1'000'000, .time = 1'000'000});
   state.space.mappings.Add({.start = 0x1000, .end = 0x3000, .inode = 10, .path = "/c"},
                            {.since = 2'000'000, .time = 2'000'000});
-  state.space.mappings.SetForgotten({.since = 1, .until = 2, .begin = 3, .end = 4});
+  state.space.mappings.AddForgotten({.begin = 3, .end = 4, .since = 1, .until = 2});
   return state;
 }
 
@@ -71,8 +71,9 @@ std::vector<std::tuple<elf::Mapping, uint64_t, uint64_t>> All(const elf::Mapping
   std::vector<std::tuple<elf::Mapping, uint64_t, uint64_t>> all;
   for (const elf::FormerMapping& one : mappings.former()) all.emplace_back(*one.mapping, one.start, one.until);
   for (const elf::Mapping& one : mappings.All()) all.emplace_back(one, 0, 0);
-  const elf::ForgottenMappings& forgotten = mappings.forgotten();
-  all.emplace_back(elf::Mapping{.start = forgotten.begin, .end = forgotten.end}, forgotten.since, forgotten.until);
+  for (const elf::ForgottenRange& one : mappings.forgotten()) {
+    all.emplace_back(elf::Mapping{.start = one.begin, .end = one.end}, one.since, one.until);
+  }
   return all;
 }
 

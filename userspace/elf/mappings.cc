@@ -164,10 +164,19 @@ void Mappings::AddFormer(FormerMapping former) {
 }
 
 void Mappings::Forget(const FormerMapping& former, uint64_t since) {
-  forgotten_.since = std::min(forgotten_.since, since);
-  forgotten_.until = std::max(forgotten_.until, former.until);
-  forgotten_.begin = std::min(forgotten_.begin, former.start);
-  forgotten_.end = std::max(forgotten_.end, former.start + (former.mapping->end - former.mapping->start));
+  const uint64_t end = former.start + (former.mapping->end - former.mapping->start);
+  AddForgotten({.begin = former.start, .end = end, .since = since, .until = former.until});
+}
+
+void Mappings::AddForgotten(const ForgottenRange& range) {
+  auto joined = std::ranges::find_if(
+      forgotten_, [&](const ForgottenRange& one) { return one.begin < range.end && range.begin < one.end; });
+  if (joined == forgotten_.end() && forgotten_.size() < kMaxForgotten) return forgotten_.push_back(range);
+  if (joined == forgotten_.end()) --joined;
+  joined->begin = std::min(joined->begin, range.begin);
+  joined->end = std::max(joined->end, range.end);
+  joined->since = std::min(joined->since, range.since);
+  joined->until = std::max(joined->until, range.until);
 }
 
 uint64_t Mappings::Place(uint64_t address, std::optional<uint64_t> time) const {
@@ -175,9 +184,12 @@ uint64_t Mappings::Place(uint64_t address, std::optional<uint64_t> time) const {
   const uint64_t unknown = address + 2 * kFormerBegin;
   const uint64_t call = address - 1;
   const auto held = [call](const FormerMapping& one) { return one.Held(call); };
-  const bool is_among_forgotten = forgotten_.begin <= call && call < forgotten_.end;
-  if (!time.has_value()) return is_among_forgotten || std::ranges::any_of(former_, held) ? unknown : address;
-  if (is_among_forgotten && forgotten_.since <= *time && *time < forgotten_.until) return unknown;
+  const bool is_forgotten = std::ranges::any_of(forgotten_, [&](const ForgottenRange& range) {
+    const bool was_then = !time.has_value() || (range.since <= *time && *time < range.until);
+    return was_then && range.begin <= call && call < range.end;
+  });
+  if (is_forgotten) return unknown;
+  if (!time.has_value()) return std::ranges::any_of(former_, held) ? unknown : address;
   const auto later =
       std::ranges::partition_point(former_, [&](const FormerMapping& one) { return one.until <= *time; });
   const auto found = std::find_if(later, former_.end(), held);

@@ -29,6 +29,8 @@ inline constexpr size_t kMaxBuildIdBytes = 64;
 inline constexpr uint64_t kFormerBegin = uint64_t{1} << 47;
 // Changes from one file to another that are kept for one process.
 inline constexpr size_t kMaxFormer = 1024;
+// Ranges of addresses whose former mappings are not known; more are joined.
+inline constexpr size_t kMaxForgotten = 16;
 
 struct Mapping {
   uint64_t start = 0;
@@ -61,13 +63,13 @@ struct FormerMapping {
   bool Held(uint64_t address) const { return address - start < mapping->end - mapping->start; }
 };
 
-// What is left of former mappings that are not kept: the times of the stacks that can be of them (from `since` up to
-// `until`), and their addresses from the lowest to the highest.
-struct ForgottenMappings {
-  uint64_t since = ~uint64_t{0};
-  uint64_t until = 0;
-  uint64_t begin = ~uint64_t{0};
+// Addresses of former mappings that are not kept, or of which it is not certain when they were replaced: stacks from
+// `since` up to `until` can be of them.
+struct ForgottenRange {
+  uint64_t begin = 0;
   uint64_t end = 0;
+  uint64_t since = 0;
+  uint64_t until = 0;
 };
 
 // The executable mappings of one process over its life. An unloaded library stays, because its addresses stay in the
@@ -93,7 +95,8 @@ class Mappings {
 
   // Adds a former mapping as a saved state has it, unless it is none, or one that was added has a later `until`.
   void AddFormer(FormerMapping former);
-  void SetForgotten(const ForgottenMappings& forgotten) { forgotten_ = forgotten; }
+  // As a saved state has it.
+  void AddForgotten(const ForgottenRange& range);
 
   // The address that stands for a return address of a stack. `time`: when the stack was taken (as of Add); nullopt: it
   // is not certain. It is `address` itself, or one of a former mapping, or one that no mapping holds.
@@ -111,7 +114,7 @@ class Mappings {
   size_t size() const { return mappings_.size() + former_.size(); }
   bool empty() const { return mappings_.empty(); }
   const std::vector<FormerMapping>& former() const { return former_; }
-  const ForgottenMappings& forgotten() const { return forgotten_; }
+  const std::vector<ForgottenRange>& forgotten() const { return forgotten_; }
   // With the former ones.
   std::vector<Mapping> All() const;
 
@@ -126,7 +129,7 @@ class Mappings {
   size_t path_bytes_ = 0;              // sum over all paths
   std::vector<FormerMapping> former_;  // by `until`; those at one place share the mapping
   uint64_t next_former_ = kFormerBegin;
-  ForgottenMappings forgotten_;
+  std::vector<ForgottenRange> forgotten_;
 };
 
 // The executable mappings of a text in the form of /proc/PID/maps, in its order. InvalidArgument: a line has another

@@ -2,7 +2,8 @@
 //
 // Work that takes long, in a thread of its own, while the recording's thread goes on with events.
 //
-// One piece of work at a time, in the order in which they were passed. Not thread-safe: one thread owns this object.
+// One piece of work at a time, in the order in which they were passed; what `done` passes comes behind what waits
+// already. Not thread-safe: one thread owns this object.
 #ifndef HEAPTAP_USERSPACE_RECORDING_BACKGROUND_H_
 #define HEAPTAP_USERSPACE_RECORDING_BACKGROUND_H_
 

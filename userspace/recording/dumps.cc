@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
 #include "userspace/base/printable_text.h"
@@ -39,27 +38,9 @@ const char* KindName(heaptap_dump_kind kind) {
   return "other";
 }
 
-// In one message.
-constexpr size_t kMaxNames = 8;
-
 // An eBPF program on another CPU may have updated only one of two maps; it needs microseconds for the other.
 constexpr int kSettleTries = 20;
 constexpr absl::Duration kSettleTime = absl::Milliseconds(5);
-
-// Each name once, with how often it is there.
-std::string NamesOf(const std::vector<std::string>& processes) {
-  std::map<std::string, int> counts;
-  for (const std::string& name : processes) counts[name]++;
-  std::vector<std::string> names;
-  for (const auto& [name, count] : counts) {
-    if (names.size() == kMaxNames) {
-      names.emplace_back("...");
-      break;
-    }
-    names.push_back(count == 1 ? name : absl::StrCat(name, " (", count, " times)"));
-  }
-  return absl::StrJoin(names, ", ");
-}
 
 }  // namespace
 
@@ -295,14 +276,15 @@ std::string Dumps::Highest() const {
 
 std::string Dumps::WithoutSamples() const {
   if (without_samples_.empty()) return "";
-  return absl::StrCat("no dump of ", without_samples_.size(), without_samples_.size() == 1 ? " process" : " processes",
-                      some_sampled_ ? " without a sample: " : " that allocated nothing: ", NamesOf(without_samples_),
+  return absl::StrCat("no dump of ", without_samples_.processes(),
+                      without_samples_.processes() == 1 ? " process" : " processes",
+                      some_sampled_ ? " without a sample: " : " that allocated nothing: ", without_samples_.Text(),
                       some_sampled_ ? "; use --exact to record every allocation" : "");
 }
 
 std::string Dumps::WithoutAllocator() const {
   if (without_allocator_.empty()) return "";
-  return absl::StrCat("not recorded: ", NamesOf(without_allocator_),
+  return absl::StrCat("not recorded: ", without_allocator_.Text(),
                       "; no sampled allocator was seen there: static and set-user-ID programs have none, and one that "
                       "preloads another copy of the library may have ended before heaptap attached to that");
 }

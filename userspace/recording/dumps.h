@@ -25,6 +25,7 @@
 #include "userspace/profile/survey.h"
 #include "userspace/recording/address_spaces.h"
 #include "userspace/recording/background.h"
+#include "userspace/recording/counted_names.h"
 #include "userspace/recording/dump_folder.h"
 #include "userspace/recording/profile_builder.h"
 #include "userspace/recording/profile_plan.h"
@@ -121,13 +122,13 @@ class Dumps {
   // A line about the processes without a last dump because they took no sample; "" if there are none.
   std::string WithoutSamples() const;
   void AddWithoutSamples(const Target& target) {
-    without_samples_.push_back(target.name);
+    without_samples_.Add(target.name);
     some_sampled_ |= target.LgSample() != 0;
   }
   // A line about the programs in which no sampled allocator was seen; "" if there are none.
   std::string WithoutAllocator() const;
   void AddWithoutAllocator(const Target& target) {
-    if (IsWanted(target)) without_allocator_.push_back(target.name);
+    if (IsWanted(target)) without_allocator_.Add(target.name);
   }
   // A line about how the stacks in the last dumps end.
   std::string StackSummary() const;
@@ -172,9 +173,9 @@ class Dumps {
     uint64_t bytes = 0;     // live
   };
   Largest largest_last_;
-  Largest highest_;                           // at a high-water mark
-  std::vector<std::string> without_samples_;  // names of processes that ended before their first sample
-  std::vector<std::string> without_allocator_;
+  Largest highest_;               // at a high-water mark
+  CountedNames without_samples_;  // of processes that ended before their first sample
+  CountedNames without_allocator_;
   bool some_sampled_ = false;           // not every allocation of all of them was recorded
   profile::StackEnds stack_ends_ = {};  // of last dumps
   std::set<std::string> losses_reported_;

@@ -83,7 +83,10 @@ std::string WriteTargetState(const Target& target, const AddressSpace& space) {
   for (const elf::Mapping& mapping : space.mappings) mappings.push_back(MappingToJson(mapping));
   nlohmann::json former = nlohmann::json::array();
   for (const elf::FormerMapping& one : space.mappings.former()) former.push_back(FormerToJson(one));
-  const elf::ForgottenMappings& forgotten = space.mappings.forgotten();
+  nlohmann::json forgotten = nlohmann::json::array();
+  for (const elf::ForgottenRange& one : space.mappings.forgotten()) {
+    forgotten.push_back({one.begin, one.end, one.since, one.until});
+  }
   return nlohmann::json({{"process_id", target.process_id},
                          {"pid", target.pid},
                          {"name", ToJson(target.name)},
@@ -100,7 +103,7 @@ std::string WriteTargetState(const Target& target, const AddressSpace& space) {
                          {"mappings", mappings},
                          {"saved", base::Now().nanoseconds()},
                          {"former", former},
-                         {"forgotten", {forgotten.since, forgotten.until, forgotten.begin, forgotten.end}}})
+                         {"forgotten", forgotten}})
       .dump();
 }
 
@@ -132,8 +135,10 @@ absl::StatusOr<TargetState> ParseTargetState(absl::string_view text) {
       for (const nlohmann::json& one : *former) state.space.mappings.AddFormer(FormerFromJson(one));
     }
     if (const auto forgotten = json.find("forgotten"); forgotten != json.end()) {
-      state.space.mappings.SetForgotten(
-          {.since = forgotten->at(0), .until = forgotten->at(1), .begin = forgotten->at(2), .end = forgotten->at(3)});
+      for (const nlohmann::json& one : *forgotten) {
+        state.space.mappings.AddForgotten(
+            {.begin = one.at(0), .end = one.at(1), .since = one.at(2), .until = one.at(3)});
+      }
     }
     return state;
   } catch (const nlohmann::json::exception& error) {
