@@ -94,8 +94,9 @@ def test_a_plugin_that_is_built_again(lab):
         assert session.ask("close") == "closed 0"
     dump = end(lab, session)
     found = blocks_by_side(report(lab, dump.path))
-    # On a busy machine, a file is gone before its unwind table is read. The latest file is the same build as the first one.
+    # The latest file is the same build as the first one, so it has the names of both, unless the first one was gone before its
+    # build-id and its unwind table were read.
     cut = sum(counts_by_end(dump).values())
     assert 30 - cut <= sum(found.values()) <= 30
     assert set(found) <= {"left", "no name"}
-    assert 20 - cut <= found.get("left", 0) <= 20
+    assert 10 - cut <= found.get("left", 0) <= 20
