@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <string.h>
 #include <sys/inotify.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstddef>
@@ -20,6 +21,12 @@ namespace {
 // which makes it another version of the file for who reads it just then.
 constexpr uint32_t kEvents = IN_MOVED_TO | IN_CLOSE_WRITE | IN_ATTRIB | IN_ONLYDIR;
 
+// Whether only root can put files there.
+bool IsOfRoot(const std::string& folder) {
+  struct stat status;
+  return stat(folder.c_str(), &status) == 0 && status.st_uid == 0 && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
 }  // namespace
 
 void LibraryWatch::Use(const recording::SystemWide& system_wide) {
@@ -31,6 +38,7 @@ void LibraryWatch::Use(const recording::SystemWide& system_wide) {
   for (const std::string& path : paths_) {
     if (path.empty() || path[0] != '/') continue;
     const std::string folder = path.substr(0, path.rfind('/') + 1);
+    if (!IsOfRoot(folder)) continue;
     if (const int watch = inotify_add_watch(inotify_.get(), folder.c_str(), kEvents); watch >= 0)
       folders_[watch] = folder;
   }

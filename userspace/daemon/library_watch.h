@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Notices when another file gets the path of one of the daemon's libraries, as in an upgrade, and attaches to it before
-// a process maps it (inotify(7)). Folders that cannot be watched are left out: their files are attached to when a
-// process maps them, or with the next Use.
+// a process maps it (inotify(7)). Only root's folders are watched: another user could make the daemon attach all the
+// time, or wait for a file system of the user's. Files in other folders are attached to when a process maps them.
 //
 // Not thread-safe. The recorder must outlive this object.
 #ifndef HEAPTAP_USERSPACE_DAEMON_LIBRARY_WATCH_H_

@@ -93,9 +93,10 @@ class Mappings {
   // is no room.
   bool Add(Mapping mapping, const WhenMapped& when = {});
 
-  // Adds a former mapping as a saved state has it, unless it is none, or one that was added has a later `until`.
+  // Adds a former mapping of a saved state. REQUIRES: former mappings come in the order of `until`. Others are ignored,
+  // and so are mappings that are empty or lie below kFormerBegin.
   void AddFormer(FormerMapping former);
-  // As a saved state has it.
+  // Adds a range of a saved state.
   void AddForgotten(const ForgottenRange& range);
 
   // The address that stands for a return address of a stack. `time`: when the stack was taken (as of Add); nullopt: it

@@ -97,6 +97,7 @@ void Upkeep::RepairSpaces() {
       bpf::MappingEvent event = {};
       event.kind = bpf::MappingEvent::kMap;
       event.time = base::Now().nanoseconds();
+      // When the lost events happened is not known.
       event.since = target.books.begun.nanoseconds();
       event.pid = target.pid;
       event.mapping = mapping;
