@@ -306,6 +306,38 @@ TEST(FormerMappings, AreKeptInOrder) {
   EXPECT_NE(copy.former()[0].mapping->start, copy.former()[1].mapping->start);
 }
 
+// --- mappings in agreement -------------------------------------------------------------------------------------------
+
+TEST(MappingsInAgreement, LeaveOutWhatWasReplacedInBetween) {
+  Mappings placed;
+  placed.Add(OfFile(1, 0x10000, 0x14000), At(10));
+  placed.Add(OfFile(2, 0x20000, 0x24000), At(10));
+  placed.Add(OfFile(3, 0x30000, 0x34000), At(10));
+  Mappings latest = placed;
+  latest.Add(OfFile(4, 0x22000, 0x26000), At(20));  // in place of a part of the second
+  latest.Add(OfFile(3, 0x30000, 0x34000), At(20));  // once more
+  latest.Add(OfFile(5, 0x40000, 0x44000), At(20));  // where nothing was
+  latest.Add(OfFile(1, 0x12000, 0x13000), At(20));  // the same file, but another part of it
+  const std::vector<Mapping> left = InAgreement(placed.All(), latest.All());
+  std::vector<std::string> described;
+  for (const Mapping& one : left) {
+    if (one.start < kFormerBegin) described.push_back(absl::StrCat(absl::Hex(one.start), " ", one.path));
+  }
+  EXPECT_THAT(described,
+              ElementsAre("10000 /plugin1", "13000 /plugin1", "20000 /plugin2", "30000 /plugin3", "40000 /plugin5"));
+  EXPECT_EQ(left.size(), described.size() + latest.former().size()) << "former mappings have addresses of their own";
+}
+
+TEST(MappingsInAgreement, HaveTheLatestBuildIds) {
+  Mappings placed;
+  placed.Add(Make(0x1000, 0x2000, "a"));
+  Mappings latest = placed;
+  ASSERT_TRUE(latest.SetBuildId(*latest.Find(0x1000), "id"));
+  EXPECT_EQ(InAgreement(placed.All(), latest.All()).at(0).build_id, "id");
+  EXPECT_EQ(InAgreement({}, latest.All()).size(), 1u);
+  EXPECT_TRUE(InAgreement(placed.All(), {}).empty());
+}
+
 TEST(Mappings, EndOfTheAddressSpace) {
   Mappings mappings;
   EXPECT_TRUE(mappings.Add(Make(0, ~uint64_t{0}, "all")));

@@ -65,12 +65,23 @@ bool IsSameFile(const Mapping& a, const Mapping& b) {
          (a.generation == b.generation || a.generation == 0 || b.generation == 0);
 }
 
-// Whether an address of both is the same code.
+}  // namespace
+
 bool IsSameCode(const Mapping& a, const Mapping& b) {
   return IsSameFile(a, b) && (a.inode == 0 || a.file_offset - a.start == b.file_offset - b.start);
 }
 
-}  // namespace
+std::vector<Mapping> InAgreement(const std::vector<Mapping>& placed, std::vector<Mapping> latest) {
+  auto first = placed.begin();
+  std::erase_if(latest, [&](const Mapping& mapping) {
+    first = std::find_if(first, placed.end(), [&](const Mapping& one) { return one.end > mapping.start; });
+    for (auto one = first; one != placed.end() && one->start < mapping.end; ++one) {
+      if (!IsSameCode(*one, mapping)) return true;
+    }
+    return false;
+  });
+  return latest;
+}
 
 bool Mappings::Add(Mapping mapping, const WhenMapped& when) {
   if (mapping.start >= mapping.end) return false;

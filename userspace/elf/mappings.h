@@ -47,6 +47,10 @@ struct Mapping {
   friend bool operator==(const Mapping&, const Mapping&) = default;
 };
 
+// Whether an address of both is the same code: both are of the same part of one file, as far as is known, or both of
+// none. Thread-safe.
+bool IsSameCode(const Mapping& a, const Mapping& b);
+
 // When a file was mapped, in nanoseconds of CLOCK_MONOTONIC: at `time` at the latest, and not before `since`. A `time`
 // of 0: before all stacks.
 struct WhenMapped {
@@ -132,6 +136,11 @@ class Mappings {
   uint64_t next_former_ = kFormerBegin;
   std::vector<ForgottenRange> forgotten_;
 };
+
+// Those of `latest` that name no code wrongly in a profile whose addresses were placed by `placed`: mappings that other
+// code has replaced in between are left out, and so is what replaced them. REQUIRES: both are as All() gives them.
+// Thread-safe.
+std::vector<Mapping> InAgreement(const std::vector<Mapping>& placed, std::vector<Mapping> latest);
 
 // The executable mappings of a text in the form of /proc/PID/maps, in its order. InvalidArgument: a line has another
 // form. Thread-safe.

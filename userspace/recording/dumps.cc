@@ -133,7 +133,9 @@ void Dumps::Complete(const Target& target, profile::Profile& profile) {
   profile.thread_names = ThreadNames(entries_, Subject(target), tids);
   // The latest samples may be of files that were mapped meanwhile.
   if (!target.ending.has_value()) unwinding_.IdentifyFiles(target.pid);
-  if (const AddressSpace* space = Space(target); space != nullptr) profile.mappings = space->mappings.All();
+  if (const AddressSpace* space = Space(target); space != nullptr) {
+    profile.mappings = elf::InAgreement(profile.mappings, space->mappings.All());
+  }
 }
 
 struct Dumps::Making {
@@ -221,9 +223,10 @@ absl::StatusOr<std::string> Dumps::Publish(Target& target, heaptap_dump_kind kin
   if (kind == HEAPTAP_DUMP_FINAL || kind == HEAPTAP_DUMP_HIGH_WATER) {
     Largest& largest = kind == HEAPTAP_DUMP_FINAL ? largest_last_ : highest_;
     if (largest.path.empty() || live.bytes > largest.bytes) {
-      largest = {.path = *written, .name = target.name, .bytes = live.bytes};
+      largest = {.path = *written, .name = target.name, .process_id = target.process_id, .bytes = live.bytes};
     }
   }
+  if (target.ending.has_value() && target.process_id == highest_.process_id) highest_.peak = target.ending->peak;
   last_dump_ = base::WallNow();
   dump_time_ += filled.cost;
   dumps_counted_[KindName(kind)]++;
@@ -270,8 +273,13 @@ std::string Dumps::MostLive() const {
 
 std::string Dumps::Highest() const {
   if (highest_.bytes <= largest_last_.bytes) return "";
-  return absl::StrCat("most was live at the high-water mark of ", base::Printable(highest_.path), " (", highest_.name,
-                      ", ", report::HumanBytes(static_cast<double>(highest_.bytes)), ")");
+  const std::string live = report::HumanBytes(static_cast<double>(highest_.bytes));
+  const std::string dump = absl::StrCat(base::Printable(highest_.path), " (", highest_.name, ", ", live, ")");
+  // A dump is made after the mark that asks for it, and the program goes on meanwhile.
+  const std::string peak = report::HumanBytes(static_cast<double>(std::max(highest_.peak, highest_.bytes)));
+  if (peak == live) return absl::StrCat("most was live at the high-water mark of ", dump);
+  return absl::StrCat("of all dumps, the one at the high-water mark of ", dump, " has most live bytes; the peak was ",
+                      peak);
 }
 
 std::string Dumps::WithoutSamples() const {

@@ -170,7 +170,9 @@ class Dumps {
   struct Largest {
     std::string path = {};
     std::string name = {};  // of its process
-    uint64_t bytes = 0;     // live
+    uint64_t process_id = 0;
+    uint64_t bytes = 0;  // live
+    uint64_t peak = 0;   // of its process, when that has ended; 0: not known
   };
   Largest largest_last_;
   Largest highest_;               // at a high-water mark

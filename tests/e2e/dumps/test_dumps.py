@@ -90,15 +90,32 @@ def test_high_water(lab):
 def test_the_report_is_of_the_highest_mark(lab):
     """A program that frees everything before its end held memory all the same."""
     session = lab.puppet_under_heaptap("--exact", "--high-water", "--report", "always")
-    session.ask(f"keep 8 {MI}")
+    session.ask(f"keep 1 {MI}")
     wait_for_dumps(lab, 1, kind="u")
+    session.ask(f"keep 1 {7 * MI}")
+    highest = wait_for_dumps(lab, 2, kind="u")[1]
     session.ask("drop")
     session.ends()
-    highest = max(lab.dumps(kind="u"), key=lambda dump: dump.read().total.bytes)
     shown = session.stderr()
     assert re.search(rf"^heaptap: most was live at the high-water mark of {re.escape(os.path.basename(highest.path))} "
                      r"\(puppet, 8\.\dM\)$", shown, re.MULTILINE), shown
     assert f"\n\n{os.path.basename(highest.path)}\n  live       8." in shown, shown
+
+
+def test_a_peak_that_no_dump_has(lab):
+    """A dump is made after its mark: what a program has freed by then is not called the most."""
+    session = lab.puppet_under_heaptap("--exact", "--high-water", "--report", "always")
+    session.ask(f"keep 1 {MI}")
+    (only,) = wait_for_dumps(lab, 1, kind="u")
+    session.signal(signal.SIGSTOP)
+    session.ask(f"keep 1 {7 * MI}")
+    session.ask("drop")
+    session.signal(signal.SIGCONT)
+    session.ends()
+    assert only.read().total.bytes == MI
+    name = re.escape(os.path.basename(only.path))
+    assert re.search(rf"^heaptap: of all dumps, the one at the high-water mark of {name} \(puppet, 1\.0M\) "
+                     r"has most live bytes; the peak was 8\.0M$", session.stderr(), re.MULTILINE), session.stderr()
 
 
 def test_interval(lab):

@@ -85,19 +85,28 @@ class Browser:
             "const {tree} = heaptap.view.graphs.flames[arguments[0]];"
             "return Array.from(tree.name, (name, i) => [tree.texts[name], tree.bytes[i], tree.objects[i]]).slice(1)", graph))}
 
-    def place(self, name, graph=0):
-        place = self.script("const {tree, graph} = heaptap.view.graphs.flames[arguments[1]];"
-                            "return graph.place(tree.name.findIndex(name => tree.texts[name] === arguments[0]))", name, graph)
-        return int(place["x"]), int(place["y"])
-
     def hover_box(self, name, graph=0):
-        actions = ActionChains(self.driver)
-        actions.w3c_actions.pointer_action.move_to_location(*self.place(name, graph))
-        actions.perform()
+        """Moves the mouse to a box and returns when the graph knows that the mouse is there: boxes move while a page finds
+        its shape."""
+        found = ("const {tree, graph} = heaptap.view.graphs.flames[arguments[1]];"
+                 "const node = tree.name.findIndex(name => tree.texts[name] === arguments[0]);")
+
+        def is_there():
+            place = self.script(f"{found} return graph.width === graph.element.clientWidth ? graph.place(node) : null", name, graph)
+            if place is None:
+                return False  # the graph is drawn when the browser has told its size
+            actions = ActionChains(self.driver)
+            # A mouse that stays where it is says nothing.
+            actions.w3c_actions.pointer_action.move_to_location(int(place["x"]) + 1, int(place["y"]))
+            actions.w3c_actions.pointer_action.move_to_location(int(place["x"]), int(place["y"]))
+            actions.perform()
+            return self.script(f"{found} return graph.hovered === node", name, graph)
+
+        wait_until(is_there, f"the mouse is at {name}")
 
     def click_box(self, name, graph=0):
+        self.hover_box(name, graph)
         actions = ActionChains(self.driver)
-        actions.w3c_actions.pointer_action.move_to_location(*self.place(name, graph))
         actions.w3c_actions.pointer_action.click()
         actions.perform()
 
