@@ -8,6 +8,8 @@
 
 #include "tests/fuzz/check.h"
 #include "userspace/process/facts.h"
+#include "userspace/process/script_name.h"
+#include "userspace/process/start_facts.h"
 #include "userspace/worker/dump_job.h"
 #include "userspace/worker/reader_jobs.h"
 #include "userspace/worker/request.h"
@@ -57,6 +59,14 @@ void DecodeDumpTwice(absl::string_view bytes) {
   }
 }
 
+void DecodeStart(absl::string_view bytes) {
+  const absl::StatusOr<heaptap::process::StartFacts> facts = heaptap::process::DecodeStartFacts(bytes);
+  if (!facts.ok()) return;
+  for (const char* executable : {"python3", "node", "java", "php"}) {
+    heaptap::process::ScriptName(executable, executable, facts->arguments);
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -80,6 +90,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 'f':
       heaptap::process::DecodeFacts(bytes).status().IgnoreError();
+      break;
+    case 's':
+      DecodeStart(bytes);
       break;
     case 'd':
       DecodeDumpTwice(bytes);

@@ -8,13 +8,15 @@ namespace heaptap::process {
 namespace {
 
 TEST(ServiceNameTest, UnitOrCommand) {
-  EXPECT_EQ(ServiceName({{"/system.slice/redis-server.service"}}, "redis"), "redis-server");
-  EXPECT_EQ(ServiceName({{"/"}, {"/system.slice/system-postgresql.slice/postgresql@15-main.service"}}, "postgres"),
+  EXPECT_EQ(ServiceName({{"/system.slice/redis-server.service"}}, "", "redis"), "redis-server");
+  EXPECT_EQ(ServiceName({{"/"}, {"/system.slice/system-postgresql.slice/postgresql@15-main.service"}}, "", "postgres"),
             "postgresql@15-main");
-  EXPECT_EQ(ServiceName({{"/user.slice/user-1000.slice/user@1000.service/app.slice/sync.service"}}, "x"), "sync");
-  EXPECT_EQ(ServiceName({{"/user.slice/user-1000.slice/user@1000.service/init.scope"}}, "bash"), "bash");
-  EXPECT_EQ(ServiceName({{"/docker/0123abcd"}}, "nginx"), "nginx");
-  EXPECT_EQ(ServiceName({}, "make"), "make");
+  EXPECT_EQ(ServiceName({{"/user.slice/user-1000.slice/user@1000.service/app.slice/sync.service"}}, "", "x"), "sync");
+  EXPECT_EQ(ServiceName({{"/user.slice/user-1000.slice/user@1000.service/init.scope"}}, "", "bash"), "bash");
+  EXPECT_EQ(ServiceName({{"/docker/0123abcd"}}, "", "nginx"), "nginx");
+  EXPECT_EQ(ServiceName({}, "", "make"), "make");
+  EXPECT_EQ(ServiceName({}, "worker.py", "python3"), "worker.py");
+  EXPECT_EQ(ServiceName({{"/system.slice/shop.service"}}, "worker.py", "python3"), "shop");
 }
 
 TEST(ServiceNameTest, NoUnitIsNoName) {

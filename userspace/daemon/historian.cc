@@ -294,7 +294,7 @@ absl::Status Historian::WriteOne(absl::Time now, Turn& turn, std::vector<History
   if (known.id == 0) {
     const std::vector<std::string> groups = process.control_groups.value_or(std::vector<std::string>());
     const absl::StatusOr<int64_t> id =
-        writer_->AddProcess({.service = base::Printable(process::ServiceName(groups, process.command)),
+        writer_->AddProcess({.service = base::Printable(process::ServiceName(groups, process.script, process.command)),
                              .command = base::Printable(process.command),
                              .pid = process.ref.pid,
                              .process_id = process.ref.process_id,

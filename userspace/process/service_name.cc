@@ -32,9 +32,11 @@ std::string UnitName(absl::Span<const std::string> control_groups) {
   return "";
 }
 
-std::string ServiceName(absl::Span<const std::string> control_groups, absl::string_view command) {
+std::string ServiceName(absl::Span<const std::string> control_groups, absl::string_view script,
+                        absl::string_view command) {
   std::string unit = UnitName(control_groups);
-  return unit.empty() ? std::string(command) : unit;
+  if (!unit.empty()) return unit;
+  return std::string(script.empty() ? command : script);
 }
 
 std::string LongestControlGroup(absl::Span<const std::string> control_groups) {

@@ -18,8 +18,9 @@ namespace heaptap::process {
 // service manager; "": there is none. At most 247 bytes, because it is the name of a folder without ".service".
 std::string UnitName(absl::Span<const std::string> control_groups);
 
-// The same; without a unit, the command.
-std::string ServiceName(absl::Span<const std::string> control_groups, absl::string_view command);
+// The same; without a unit, the script that the command runs (process/script_name.h), else the command.
+std::string ServiceName(absl::Span<const std::string> control_groups, absl::string_view script,
+                        absl::string_view command);
 
 // The longest of the paths, which says most about the process; of a path of more than 512 bytes "..." and its end.
 // "": there is none.

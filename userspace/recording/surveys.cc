@@ -10,6 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "userspace/base/clock.h"
 #include "userspace/export/source_frames.h"
+#include "userspace/process/script_name.h"
+#include "userspace/process/service_name.h"
+#include "userspace/process/start_facts.h"
 #include "userspace/recording/profile_builder.h"
 #include "userspace/worker/file_version.h"
 #include "userspace/worker/symbolizer.h"
@@ -45,6 +48,12 @@ void Surveys::AddMemoryUse(std::vector<profile::SurveyedProcess>& processes) {
   }
 }
 
+std::string Surveys::Script(const process::Facts& facts) {
+  if (!process::IsInterpreter(facts.executable) || !process::UnitName(facts.control_groups).empty()) return "";
+  const absl::StatusOr<process::StartFacts> start = hands_.StartFacts(facts.pid);
+  return start.ok() ? process::ScriptName(facts.executable, facts.command, start->arguments) : "";
+}
+
 profile::Survey Surveys::Take(const profile::Activities& known, absl::Duration interval) {
   profile::Survey survey;
   int facts_read = 0;
@@ -66,6 +75,7 @@ profile::Survey Surveys::Take(const profile::Activities& known, absl::Duration i
       const absl::StatusOr<process::Facts> facts = hands_.Facts(target.pid);
       // Without facts, its command is its service.
       process.control_groups = facts.ok() ? facts->control_groups : std::vector<std::string>();
+      if (facts.ok()) process.script = Script(*facts);
     }
     const bpf::Losses losses = books_.entries().ReadLosses(process_id);
     for (uint32_t reason = HEAPTAP_NO_LOSS + 1; reason < losses.size(); reason++) process.lost += losses[reason].events;

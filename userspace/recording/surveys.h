@@ -5,6 +5,7 @@
 #define HEAPTAP_USERSPACE_RECORDING_SURVEYS_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -12,6 +13,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "userspace/bpf/books.h"
+#include "userspace/process/facts.h"
 #include "userspace/profile/survey.h"
 #include "userspace/recording/controls.h"
 #include "userspace/recording/dumps.h"
@@ -44,6 +46,8 @@ class Surveys {
                                                  absl::Span<const uint64_t> stack_ids);
 
  private:
+  // That a process runs; "" for one in a unit, whose name counts.
+  std::string Script(const process::Facts& facts);
   void AddMemoryUse(std::vector<profile::SurveyedProcess>& processes);
 
   const bpf::Books& books_;

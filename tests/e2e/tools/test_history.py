@@ -62,6 +62,25 @@ def test_growth_marks_and_end(lab, daemon):
     assert "puppet" in daemon.client("history")
 
 
+def test_scripts_of_one_interpreter_are_services_of_their_own(lab, daemon):
+    """Two programs of python add up to nothing that anybody wants to know."""
+    work = "import sys; kept = [bytes(60000) for i in range(int(sys.argv[1]))]; print(flush=True); sys.stdin.read()"
+    programs = {}
+    for name, count in (("orders.py", 10), ("billing.py", 50)):
+        with open(lab.path(name), "w", encoding="ascii") as script:
+            script.write(work)
+        programs[name] = lab.preloaded("/usr/bin/python3", "-u", lab.path(name), count, talks=True)
+    session = lab.preloaded("/usr/bin/python3", "-c", work, 1, talks=True)
+    for program in (*programs.values(), session):
+        wait_known(daemon, program.pid)
+    listed = daemon.client("history")
+    for name in (*programs, "python3"):
+        assert re.search(rf"(?m)^{re.escape(name)} .* 1 +1$", listed), listed
+    for name, program in programs.items():
+        assert [process["pid"] for process in document(daemon, name)["processes"]] == [program.pid]
+    assert [process["pid"] for process in document(daemon, "python3")["processes"]] == [session.pid]
+
+
 def test_the_table_has_errors_and_the_paths_are_those_of_a_report(lab, daemon):
     """A growth of exact books has no mark, and call paths that differ in lines only are one."""
     puppet = start(lab, daemon)
