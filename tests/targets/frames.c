@@ -140,6 +140,7 @@ NOINLINE void in_vfork_child(void) {
   waitpid(child, NULL, 0);
 }
 
+#ifdef __GLIBC__ /* musl has no contexts */
 static ucontext_t here, there;
 
 NOINLINE void coroutine(void) {
@@ -156,6 +157,7 @@ NOINLINE void in_coroutine(void) {
   makecontext(&there, coroutine, 0);
   swapcontext(&here, &there);
 }
+#endif
 
 /* Calls a function on a stack whose bottom is two words with this number, and RBP points at them. Without unwind
  * information, as hand-written code. */
@@ -251,7 +253,9 @@ static const struct {
     {"alternate_signal", in_alternate_signal},
     {"vfork", in_vfork_child},
     {"null_call", in_null_call},
+#ifdef __GLIBC__
     {"coroutine", in_coroutine},
+#endif
     {"own_stack", on_own_stack},
     {"aligned", aligned},
     {"through_pointer", through_pointer},

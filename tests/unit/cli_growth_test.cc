@@ -147,8 +147,27 @@ TEST(HumanTest, Duration) {
 TEST(HumanTest, Losses) {
   EXPECT_EQ(HumanLosses({}), "0");
   EXPECT_EQ(HumanLosses({{"a", 0}}), "0");
+  EXPECT_EQ(HumanLosses({{"a\x1b", 12}, {"b", 0}}), "12 a?");
   EXPECT_EQ(HumanLosses({{"a", 1}, {"b\x1b", 2}}), "3 (a 1, b? 2)");
   EXPECT_THAT(HumanLosses({{"a", UINT64_MAX}, {"b", 2}}), HasSubstr("18446744073709551615 ("));
+}
+
+TEST(HumanTest, ATableLeavesOutWhatCanBeSparedWhereThereIsNoRoom) {
+  report::Table table({{"PID", true}, {"COMMAND"}, {"CONTEXTS", true, 2}, {"RATE", true, 1}, {"LOSSES"}});
+  table.Add({"12345", "redis-server", "7", "100", "0"});
+  const std::string all =
+      "  PID  COMMAND       CONTEXTS  RATE  LOSSES\n"
+      "12345  redis-server         7   100  0\n";
+  EXPECT_EQ(table.Text(), all);
+  EXPECT_EQ(table.Text(43), all);
+  EXPECT_EQ(table.Text(42),
+            "  PID  COMMAND       RATE  LOSSES\n"
+            "12345  redis-server   100  0\n");
+  const std::string least =
+      "  PID  COMMAND       LOSSES\n"
+      "12345  redis-server  0\n";
+  EXPECT_EQ(table.Text(32), least);
+  EXPECT_EQ(table.Text(1), least) << "the rest stays";
 }
 
 }  // namespace

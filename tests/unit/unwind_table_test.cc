@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <string>
@@ -314,6 +315,40 @@ TEST(UnwindTable, GoHasFramePointers) {
       }
     }
   }
+}
+
+// The rows of an image with this code at these places in its code.
+std::vector<std::string> RowsWithCode(const elf::ElfImage& image, absl::string_view code, std::vector<size_t> places) {
+  std::string bytes = image.Bytes();
+  bytes.resize(std::max<size_t>(bytes.size(), 0x1000 + kCodeSize));
+  for (const size_t place : places)
+    std::copy(code.begin(), code.end(), bytes.begin() + 0x1000 + static_cast<ptrdiff_t>(place));
+  absl::StatusOr<Table> table = Build(bytes);
+  EXPECT_TRUE(table.ok()) << table.status();
+  return table.ok() ? Describe(*table) : std::vector<std::string>();
+}
+
+// musl's libc has no call frames where signal handlers return to, and few elsewhere.
+TEST(UnwindTable, ReturnsOfSignalHandlersAreKnownByTheirCode) {
+  const absl::string_view code("\x48\xc7\xc0\x0f\0\0\0\x0f\x05", 9);
+  EhFrame frames;
+  frames.AddFde(frames.AddCie(), kCode + 0x40, 0x20, "");
+  const elf::ElfImage image = ImageWith(frames);
+  EXPECT_THAT(RowsWithCode(image, code, {}), ElementsAre("40 rsp+1", "60 none"));
+  // A return address is looked for one byte before it.
+  EXPECT_THAT(
+      RowsWithCode(image, code, {0x10, 0x80, 0xff0}),
+      ElementsAre("f signal", "19 none", "40 rsp+1", "60 none", "7f signal", "89 none", "fef signal", "ff9 none"));
+  // What the file says of its code holds.
+  EXPECT_THAT(RowsWithCode(image, code, {0x48, 0x3a, 0x5c}), ElementsAre("40 rsp+1", "60 none"));
+  EXPECT_THAT(RowsWithCode(image, code, {0x37, 0x61}), ElementsAre("36 signal", "40 rsp+1", "60 signal", "6a none"));
+  EXPECT_THAT(RowsWithCode(image, absl::string_view("\x48\xc7\xc0\x0d\0\0\0\x0f\x05", 9), {0x10}),
+              ElementsAre("40 rsp+1", "60 none"));
+  EXPECT_THAT(RowsWithCode(ImageWithCode(), code, {0x10}), IsEmpty()) << "walks follow frame pointers there";
+
+  elf::ElfImage go = ImageWithCode();
+  go.AddSection(".gopclntab", SHT_PROGBITS, "lines");
+  EXPECT_THAT(RowsWithCode(go, code, {0x10}), ElementsAre("0 frame pointer", "f signal", "19 frame pointer"));
 }
 
 TEST(UnwindTable, WithoutSections) {

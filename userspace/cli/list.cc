@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,6 +26,7 @@
 #include "userspace/cli/exit_status.h"
 #include "userspace/cli/json_text.h"
 #include "userspace/cli/short_report.h"
+#include "userspace/cli/terminal.h"
 #include "userspace/daemon/unserved.h"
 #include "userspace/export/json.h"
 #include "userspace/process/control_block.h"
@@ -86,6 +88,11 @@ std::string Text(const profile::Shown& how, const auto& value) {
   }
 }
 
+// Columns that go where the terminal is narrow, in this order: what people ask for least.
+constexpr absl::string_view kSpared[] = {"CONTEXTS", "SAMPLES", "LG", "ACTIVE", "ALLOCATOR", "RATE/s", "UPTIME"};
+
+int SpareOf(absl::string_view title) { return static_cast<int>(std::end(kSpared) - std::ranges::find(kSpared, title)); }
+
 // Resident memory stands beside live memory, with which people compare it. It is no figure of the recording.
 constexpr char kBeforeResident[] = "live_bytes";
 
@@ -102,7 +109,7 @@ void PrintProcesses(std::vector<ProcessDocument> documents) {
   profile::ForEachFigure<profile::kProcessFigures>([&](const auto& row) {
     using Value = std::decay_t<decltype(ProcessSummary().*row.value)>;
     constexpr bool kIsNumber = std::is_arithmetic_v<Value> || std::is_same_v<Value, absl::Time>;
-    if (row.shown.title != nullptr) columns.push_back({row.shown.title, kIsNumber});
+    if (row.shown.title != nullptr) columns.push_back({row.shown.title, kIsNumber, SpareOf(row.shown.title)});
     if (absl::string_view(row.name) == kBeforeResident) columns.push_back({"RSS", true});
   });
   Table table(std::move(columns));
@@ -114,7 +121,7 @@ void PrintProcesses(std::vector<ProcessDocument> documents) {
     });
     table.Add(std::move(cells));
   }
-  fputs(table.Text().c_str(), stdout);
+  fputs(table.Text(TerminalWidth(STDOUT_FILENO)).c_str(), stdout);
 }
 
 void PrintEnded(const std::vector<EndedDocument>& documents) {

@@ -138,6 +138,7 @@ void Everyone::TakeOverBooks() {
     target.name = facts.ok() ? base::AsciiOnly(facts->command) : "?";
     target.books.begun = base::Instant::FromNanoseconds(recorded.process.identity.start_time);
     target.books.since = base::ToWall(target.books.begun);
+    uint64_t known = 0;
     if (absl::StatusOr<TargetState> state = states_->Load(process_id); state.ok()) {
       const Policy policy = target.policy;
       const base::Instant begun = target.books.begun;
@@ -146,11 +147,10 @@ void Everyone::TakeOverBooks() {
       target.books.begun = begun;
       target.books.is_saved = true;
       spaces_.Keep(target.pid, std::move(state->space));  // in case it ends before Inspect
-      Inspect(target, state->saved);
-    } else {
-      Inspect(target, 0);
+      known = state->saved;
     }
     if (target.started) ApplyPolicy(target);
+    Inspect(target, known);
   }
   pump_();
   endings_.FindUnnoticedEnds();
@@ -215,22 +215,26 @@ void Everyone::InspectAll() {
   newcomers_.LookAtAll(look, base::Now() + kEndPatience);
 }
 
-bool Everyone::Inspect(Target& target) { return Inspect(target, target.books.begun.nanoseconds()); }
+void Everyone::Inspect(Target& target) { Inspect(target, target.books.begun.nanoseconds()); }
 
-bool Everyone::Inspect(Target& target, uint64_t known) {
+void Everyone::Inspect(Target& target, uint64_t known) {
   absl::StatusOr<Inspection> inspection = allocators_.Inspect(target.pid);
-  if (!inspection.ok() || inspection->is_pending) return false;
+  if (!inspection.ok() || inspection->is_pending) return;
   for (const auto& [file, mapping] : inspection->all) unwinding_.tables().PrepareMapped(file, mapping);
-  if (!books_.processes().IsCurrent(target.pid, target.process_id)) return false;
+  if (!books_.processes().IsCurrent(target.pid, target.process_id)) return;
   if (target.started) {
     spaces_.Update(target.pid, inspection->space, known);
   } else {
     spaces_.Keep(target.pid, std::move(inspection->space));
   }
-  if (!allocators_.HasAttached(*inspection)) return false;
-  target.started = true;
-  if (inspection->control_address != 0) controls_.TakeFound(target, inspection->control_address);
-  return true;
+  if (!allocators_.HasAttached(*inspection)) return;
+  if (!std::exchange(target.started, true)) {
+    target.control_address = inspection->control_address;
+    ApplyPolicy(target);
+  }
+  if (target.policy.record && inspection->control_address != 0) {
+    controls_.TakeFound(target, inspection->control_address);
+  }
 }
 
 void Everyone::ApplyPolicy(Target& target) {
@@ -334,8 +338,8 @@ void Everyone::LookAt(pid_t pid) {
   Target* const target = targets_.FindRunning(pid);
   if (target == nullptr) {
     TryToRecord(pid, second_looks_.contains(pid));
-  } else if (Inspect(*target)) {
-    ApplyPolicy(*target);
+  } else {
+    Inspect(*target);
   }
 }
 

@@ -99,11 +99,12 @@ class Everyone {
   void LookAgain(pid_t pid) { newcomers_.Add(pid); }
   // A file has just got its probes (Allocators::Options::on_attached).
   void RecordMapping(const elf::Mapping& file);
-  // Reads the mappings and the control block of a process that was running before it entered. False: it is gone, or has
-  // no attached allocator (yet), or its files are being read: then LookAgain follows.
-  bool Inspect(Target& target);
+  // Reads the mappings and the control block of a process that was running before it entered; its rules are found
+  // before it gets a rate. Changes nothing if the process is gone, has no attached allocator (yet), or if its files are
+  // being read: then LookAgain follows.
+  void Inspect(Target& target);
   // `known`: when its mappings were known (nanoseconds, CLOCK_MONOTONIC).
-  bool Inspect(Target& target, uint64_t known);
+  void Inspect(Target& target, uint64_t known);
   // Sets the policy by the rules and configures the kernel. A process that is not to be recorded stays a target until
   // the next InspectNewcomers.
   void ApplyPolicy(Target& target);

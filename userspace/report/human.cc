@@ -20,6 +20,8 @@ namespace {
 // The kernel keeps 15 bytes of a command's name.
 constexpr size_t kMaxCommand = 24;
 
+constexpr size_t kBetweenColumns = 2;
+
 std::string Padded(const std::string& text, size_t width, bool right) {
   const std::string blanks(width - std::min(width, text.size()), ' ');
   return right ? blanks + text : text + blanks;
@@ -55,13 +57,16 @@ std::string HumanDuration(absl::Duration duration) {
 std::string HumanLosses(const profile::CountsByName& losses) {
   uint64_t total = 0;
   std::vector<std::string> reasons;
+  std::string only;
   for (const auto& [reason, count] : losses) {
     if (count == 0) continue;
     // Saturates instead of wrapping around.
     total = count > UINT64_MAX - total ? UINT64_MAX : total + count;
-    reasons.push_back(absl::StrCat(base::AsciiOnly(reason), " ", count));
+    only = base::AsciiOnly(reason);
+    reasons.push_back(absl::StrCat(only, " ", count));
   }
   if (total == 0) return "0";
+  if (reasons.size() == 1) return absl::StrCat(total, " ", only);
   return absl::StrCat(total, " (", absl::StrJoin(reasons, ", "), ")");
 }
 
@@ -76,18 +81,36 @@ std::string HumanCommand(absl::string_view command) {
   return base::AsciiOnly(command.substr(0, kMaxCommand));
 }
 
-std::string Table::Text() const {
-  std::vector<size_t> widths;
+size_t Table::WidthOf(size_t column) const {
+  size_t width = columns_[column].title.size();
+  for (const std::vector<std::string>& row : rows_) width = std::max(width, row[column].size());
+  return width;
+}
+
+std::string Table::Text(size_t width) const {
+  struct Shown {
+    size_t column;
+    size_t width;
+    int spare;
+  };
+  std::vector<Shown> shown;
+  size_t needed = 0;
   for (size_t i = 0; i < columns_.size(); i++) {
-    size_t width = columns_[i].title.size();
-    for (const std::vector<std::string>& row : rows_) width = std::max(width, row[i].size());
-    widths.push_back(width);
+    shown.push_back({i, WidthOf(i), columns_[i].spare});
+    needed += shown.back().width + (i == 0 ? 0 : kBetweenColumns);
+  }
+  while (width != 0 && needed > width) {
+    const auto most = std::ranges::max_element(shown, {}, &Shown::spare);
+    if (most == shown.end() || most->spare == 0) break;
+    needed -= most->width + kBetweenColumns;
+    shown.erase(most);
   }
   std::string text;
   const auto add = [&](auto cell) {
     std::string line;
-    for (size_t i = 0; i < columns_.size(); i++) {
-      absl::StrAppend(&line, i == 0 ? "" : "  ", Padded(cell(i), widths[i], columns_[i].is_number));
+    for (const Shown& one : shown) {
+      if (!line.empty()) line.append(kBetweenColumns, ' ');
+      line += Padded(cell(one.column), one.width, columns_[one.column].is_number);
     }
     absl::StrAppend(&text, absl::StripTrailingAsciiWhitespace(line), "\n");
   };

@@ -22,7 +22,7 @@ inline constexpr char kUnknown[] = "-";
 std::string HumanBytes(double bytes);
 // The two largest units: "3d04h", "5h12m", "2m03s", "42s". A negative duration counts as 0.
 std::string HumanDuration(absl::Duration duration);
-// "0", or "12 (ring-buffer 10, stacks 2)".
+// "0", "10 ring-buffer", or "12 (ring-buffer 10, stacks 2)".
 std::string HumanLosses(const profile::CountsByName& losses);
 // A command made printable and cut to the width of a table's column.
 std::string HumanCommand(absl::string_view command);
@@ -36,13 +36,17 @@ class Table {
   struct Column {
     std::string title;
     bool is_number = false;  // aligned to the right
+    int spare = 0;           // above 0: left out where there is no room, the one with the highest number first
   };
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
   // One text for each column, printable.
   void Add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
-  std::string Text() const;
+  // Columns that can be spared are left out until a line has at most `width` characters; 0: none.
+  std::string Text(size_t width = 0) const;
 
  private:
+  size_t WidthOf(size_t column) const;
+
   std::vector<Column> columns_;
   std::vector<std::vector<std::string>> rows_;
 };

@@ -14,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "userspace/elf/file.h"
+#include "userspace/elf/signal_return.h"
 #include "userspace/symbolize/debug_files.h"
 #include "userspace/symbolize/demangle.h"
 #include "userspace/symbolize/dwarf_frames.h"
@@ -31,6 +32,9 @@ std::optional<uint64_t> OffsetToAddress(const elf::File& file, uint64_t offset) 
   }
   return std::nullopt;
 }
+
+// As in gdb.
+constexpr char kSignalFrame[] = "<signal handler called>";
 
 // Addresses in ascending order, and their indexes in the question. Their order may differ from that of file offsets.
 struct Addresses {
@@ -81,6 +85,18 @@ class Resolver {
     if (!bytes.ok()) return;
     const absl::StatusOr<elf::File> inner = elf::File::OpenBytes(*bytes);
     if (inner.ok()) TrySymbols(*inner, SymbolTable::kStatic);
+  }
+
+  // The kernel makes the frame of a signal, and no call: the address before a return address of such a frame may be
+  // that of other code.
+  void NameSignalReturns(const elf::File& file) {
+    constexpr size_t kBytes = elf::kSignalReturn.size() + 1;
+    for (size_t index = 0; index < names_.size(); index++) {
+      const std::optional<uint64_t> offset = file.AddressToOffset(addresses_.values[index], PF_X);
+      if (!offset.has_value()) continue;
+      const absl::StatusOr<std::string> code = file.Read(*offset, kBytes, kBytes, "code");
+      if (code.ok() && absl::StrContains(*code, elf::kSignalReturn)) names_[index] = kSignalFrame;
+    }
   }
 
   void WriteSymbols() {
@@ -186,6 +202,7 @@ absl::Status Resolve(const Question& question, absl::FunctionRef<void(absl::stri
   // over the exported functions that follow it.
   resolver.TrySymbols(*mapped, SymbolTable::kDynamic);
   if (!has_all) resolver.TryMiniDebugInfo(*mapped);
+  resolver.NameSignalReturns(*mapped);
   resolver.WriteSymbols();
   if (question.last_stage < Stage::kDemangled) return absl::OkStatus();
   resolver.WriteDemangled();

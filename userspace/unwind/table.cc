@@ -14,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "userspace/elf/signal_return.h"
 #include "userspace/unwind/call_frame.h"
 #include "userspace/unwind/columns.h"
 #include "userspace/unwind/cursor.h"
@@ -121,6 +122,8 @@ class Code {
   std::vector<std::pair<uint64_t, uint64_t>> ranges_;
 };
 
+uint32_t SignalRule() { return heaptap_unwind_rule(HEAPTAP_CFA_SIGNAL, 0, HEAPTAP_RBP_SAME, 0, HEAPTAP_RA_AT_CFA); }
+
 // A function of either section.
 struct Entry {
   const CallFrames* frames;
@@ -182,7 +185,7 @@ class Builder {
     uint64_t unsupported = 0;
     bool sound = true;
     if (entry.frames->IsSignalFrame(function)) {
-      Append(function.start, heaptap_unwind_rule(HEAPTAP_CFA_SIGNAL, 0, HEAPTAP_RBP_SAME, 0, HEAPTAP_RA_AT_CFA));
+      Append(function.start, SignalRule());
     } else {
       sound = entry.frames->ForEachRow(function, [&](uint64_t address, const Columns& columns) {
         if (address >= end) return;
@@ -214,6 +217,22 @@ class Builder {
   std::vector<Entry> entries_;
 };
 
+// Gives the code of elf::kSignalReturn at `address` the rule of a signal frame, if it is in a gap.
+void AddSignalReturn(uint64_t address, uint32_t gap_rule, Table& table) {
+  // A walk looks for the rule of a return address one byte before it.
+  const uint64_t begin = address - 1 - table.base;
+  const uint64_t end = address + elf::kSignalReturn.size() - table.base;
+  if (address <= table.base || end > std::numeric_limits<uint32_t>::max()) return;
+  const auto next = std::ranges::upper_bound(table.rows, begin, {}, &Row::pc);
+  const uint32_t rule = next == table.rows.begin() ? 0 : std::prev(next)->rule;
+  if (rule != gap_rule || (next != table.rows.end() && next->pc < end)) return;
+  std::vector<Row> rows = {{.pc = static_cast<uint32_t>(begin), .rule = SignalRule()}};
+  if (next == table.rows.end() || next->pc > end) rows.push_back({.pc = static_cast<uint32_t>(end), .rule = gap_rule});
+  auto place = next;
+  if (next != table.rows.begin() && std::prev(next)->pc == begin) place = table.rows.erase(std::prev(next));
+  table.rows.insert(place, rows.begin(), rows.end());
+}
+
 // Whether Go made a part of the file's code. That part keeps frame pointers. Its .debug_frame says nothing of the
 // change of stacks before a call of C.
 bool IsOfGo(const elf::File& file) {
@@ -227,7 +246,8 @@ absl::StatusOr<Table> BuildTable(const elf::File& file) {
   Code code(file);
   if (code.empty()) return absl::InvalidArgumentError("no executable code");
   const bool is_of_go = IsOfGo(file);
-  Builder builder(std::move(code), is_of_go ? HEAPTAP_RULE_FRAME_POINTER : 0);
+  const uint32_t gap_rule = is_of_go ? HEAPTAP_RULE_FRAME_POINTER : 0;
+  Builder builder(std::move(code), gap_rule);
 
   Frames eh_frame;
   const elf::Section* section = file.FindSection(".eh_frame");
@@ -245,7 +265,11 @@ absl::StatusOr<Table> BuildTable(const elf::File& file) {
     if (!status.ok()) return status;
     builder.Add(debug_frame.parsed);
   }
-  return std::move(builder).Build();
+  absl::StatusOr<Table> table = std::move(builder).Build();
+  // Without rows the file has no rules at all, and walks through it follow frame pointers.
+  if (!table.ok() || table->rows.empty()) return table;
+  for (const uint64_t address : elf::FindSignalReturns(file)) AddSignalReturn(address, gap_rule, *table);
+  return table;
 }
 
 const Row* Find(absl::Span<const Row> rows, uint32_t pc) {

@@ -21,6 +21,7 @@ from harness import HEAPTAP, PATIENCE_SECONDS, environment, target, wait_until
 from heap_v2 import Dump
 from lab import assert_one_clear_line
 from symbols import kept, live
+from terminal import Terminal
 
 DAEMON = ["--exact", "--rule", "comm=bounded max-live=100"]
 LOSSES_ALLOWED = ("live_share",)
@@ -75,6 +76,19 @@ def test_list_has_the_truth(daemon, puppet):
     row = daemon.row(puppet.pid)
     shown = {"COMMAND": "puppet", "LIVE": "100.0K", "SAMPLES": "150", "LG": "0", "LOSSES": "0"}
     assert {name: row[name] for name in shown} == shown
+
+
+def test_list_fits_into_the_terminal(lab, daemon, puppet):
+    """What people ask for least goes first; a pipe gets everything."""
+    everything = daemon.client("list").splitlines()[0].split()
+    for columns, gone in ((200, set()), (80, {"CONTEXTS", "SAMPLES", "LG", "ACTIVE"})):
+        with Terminal(["list", "--socket", daemon.socket], lab.folder, columns=columns) as terminal:
+            assert terminal.wait() == 0
+            shown = terminal.text().splitlines()
+        assert max(map(len, shown)) <= columns
+        assert set(everything) - set(shown[0].split()) <= gone
+        assert f"{puppet.pid}  puppet" in shown[1] and {"LIVE", "PEAK", "RSS", "LOSSES"} <= set(shown[0].split())
+        assert columns > 80 or "CONTEXTS" not in shown[0]
 
 
 def test_metrics_have_what_list_has(lab, daemon, puppet):

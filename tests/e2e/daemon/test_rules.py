@@ -4,6 +4,8 @@
 The allocator notices a new rate at its next slow path; allocations after that are exact. Error bounds: none.
 """
 
+import signal
+
 from daemons import EXACT, NOBODY, NOBODY_ID
 from harness import wait_until
 from symbols import kept
@@ -144,6 +146,24 @@ def test_record_off(lab, start_daemon):
     assert [entry["pid"] for entry in daemon.ended()] == [public.pid]
     assert kept(daemon.only_dump(public.pid, "f")) == 2000
     assert daemon.dumps(private.pid) == []
+
+
+def test_rules_come_before_words(lab, start_daemon):
+    """A daemon that goes on with a recording says nothing of a process that its new rules leave alone."""
+    daemon = start_daemon("--exact")
+    puppets = {name: lab.preloaded_puppet(name, env=EXACT) for name in ("private", "public")}
+    for puppet in puppets.values():
+        daemon.wait_recorded(puppet.pid)
+    daemon.stop(signal.SIGTERM)
+    for puppet in puppets.values():
+        lab.attach(puppet.pid)
+    daemon.start("--rule", "comm=private record=off")
+    said = daemon.wait_said(r"^heaptap: process (\d+) \(\w+\) is also recorded by heaptap process \d+, ")
+    daemon.wait_said(r"^heaptap: took over a recording of \d+ process(es)?$")
+    assert int(said.group(1)) == puppets["public"].pid
+    assert [line for line in daemon.process.lines() if f"process {puppets['private'].pid} " in line] == []
+    assert set(daemon.processes()) == {puppets["public"].pid}
+    daemon.stop(signal.SIGINT)
 
 
 def test_left_alone_and_then_another_program(lab, start_daemon):

@@ -11,7 +11,7 @@ export HEAPTAP_ROOTS ?= /var/cache/heaptap-roots
 ROOTS := xenial bullseye bookworm trixie
 
 # The first list: what is recorded. The second: what malloc and its relatives promise, with headers that xenial lacks.
-RECORDED_BY_LIBC := exact_threads children puppet loader late_threads libleft.so liblate_threads.so wiki_leak
+RECORDED_BY_LIBC := exact_threads children frames puppet loader late_threads libleft.so liblate_threads.so wiki_leak
 CHECKED_BY_LIBC := behaviour extended getenv_under_lock api odd
 MUSL_PROGRAMS := $(addprefix $(LIBCS)/musl/,$(RECORDED_BY_LIBC) $(CHECKED_BY_LIBC) c_law)
 ROOT_PROGRAMS := $(foreach root,$(ROOTS),$(addprefix $(LIBCS)/$(root)/,$(RECORDED_BY_LIBC) \

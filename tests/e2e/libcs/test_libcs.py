@@ -124,6 +124,22 @@ def test_an_opened_library(lab, libc, library):
     assert found == [(1, False), (100, True)]
 
 
+def test_signal_handlers(lab, libc, library):
+    """The call path of a handler leads through the signal frame of libc into what the signal interrupted."""
+    session = run(lab, library, "--exact", "--", *libc.command("frames"), talks=True)
+    session.answer()
+    for way, count in (("signal", 5), ("alternate_signal", 7)):
+        assert session.ask(f"{way} {count}") == "done"
+    session.ends()
+    (dump,) = dumps_with(lab, "on_fault")
+    for way, count in (("signal", 5), ("alternate_signal", 7)):
+        (stack,) = symbols.stacks_through(dump, f"in_{way}")
+        names = symbols.names(dump, stack)
+        assert stack.total.objects == count
+        assert (names[:2], names[3:6]) == (["allocate", "on_fault"], ["interrupted", f"in_{way}", "main"])
+    assert lab.answer_of("report", "--collapsed", dump.path, may_say="heaptap: ").count(";<signal handler called>;") == 2
+
+
 def test_kill(lab, libc, library):
     session = run(lab, library, "--exact", "--", *libc.command("puppet"), talks=True)
     session.answer()

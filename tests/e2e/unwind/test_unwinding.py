@@ -120,6 +120,10 @@ def test_signal_handlers(lab, program):
     assert_interrupted(dump, 5, "interrupted", "in_signal")
     assert_interrupted(dump, 6, "interrupted_at_entry", "in_signal_at_entry")
     assert_interrupted(dump, 7, "interrupted", "in_alternate_signal")
+    paths = lab.answer_of("report", "--collapsed", dump.path, may_say="heaptap: ").splitlines()
+    for name in ("in_signal", "in_signal_at_entry", "in_alternate_signal"):
+        (path,) = (path for path in paths if f";{name};" in path)
+        assert path.rsplit(" ", 1)[0].endswith(";<signal handler called>;on_fault;allocate"), path
 
 
 def test_calls_through_null(lab):
