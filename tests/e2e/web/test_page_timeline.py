@@ -23,6 +23,8 @@ def of_all(daemon, puppet):
 
 
 def place(browser, point):
+    """As soon as the timeline is drawn, which the browser does when it has told its size."""
+    wait_until(lambda: browser.script("return heaptap.timeline.picture.width > 0"), "the timeline is drawn")
     at = browser.script("return heaptap.timeline.place(arguments[0])", point)
     return int(at["x"]), int(at["y"])
 
@@ -134,13 +136,17 @@ def test_a_moment_a_range_a_mark(lab, browser, daemon):
     browser.open("about:blank")
 
 
-# At the edges of the picture, and between them: whether something is drawn there.
+# At the edges of the picture, between them, and behind the first point with all that is live: whether something is drawn.
 DRAWN = """
     const {left, width, height} = heaptap.timeline.picture;
     const canvas = document.querySelector('.timeline canvas');
     const context = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', {willReadFrequently: true});
     context.drawImage(canvas, 0, 0);
-    return [left + 2, left + width / 2, left + width - 2].map(x => context.getImageData(x, height - 4, 1, 1).data[3] > 0)"""
+    const {points} = heaptap.timeline.history;
+    const most = points.findIndex(point => point.live_bytes === points.at(-1).live_bytes);
+    const behind = Math.min(heaptap.timeline.toX(most), left + width - 4) + 2;
+    return [left + 2, left + width / 2, left + width - 2, behind].map(
+        x => context.getImageData(x, height - 4, 1, 1).data[3] > 0)"""
 
 
 def test_the_axis_is_the_chosen_span(lab, browser, daemon):
@@ -162,7 +168,7 @@ def test_the_axis_is_the_chosen_span(lab, browser, daemon):
         left += browser.script("return document.querySelector('.timeline canvas').getBoundingClientRect().left")
         if span == "all":
             assert (first[0], last[0]) == (int(left), int(left + width))
-            assert browser.script(DRAWN)[0]
+            assert browser.script(DRAWN)[3]
         else:
             seconds = {"hour": 3600, "day": 86400, "weeks": 14 * 86400}[span]
             assert abs(history[1] - history[0] - seconds) < 0.01
