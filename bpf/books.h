@@ -329,7 +329,8 @@ enum heaptap_loss_reason {
   HEAPTAP_LOSS_LIVE_SHARE,
   HEAPTAP_LOSS_TALLIES_SHARE,
   /* The process was killed, and the kernel had thrown away its memory with the frees that its threads had not handed
-   * over: at most HEAPTAP_SLOT_FREES of each thread. They count as live. */
+   * over: at most HEAPTAP_SLOT_FREES of each thread. They count as live. Before Linux 6.10 also: it has called exec,
+   * and had ever held a free back. */
   HEAPTAP_LOSS_FREES_UNREAD,
   /* The process began before its recording. The collector counts this, with the bytes that the allocator held then. */
   HEAPTAP_LOSS_BEGINNING,

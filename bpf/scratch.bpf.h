@@ -64,7 +64,7 @@ static __always_inline struct scratch* claim_scratch(void) {
   return NULL;
 }
 
-/* The time, at most one tick of the kernel late. Reading the clock takes as long as a hash look-up. */
+/* The time, at most one tick of the kernel too early. Reading the clock takes as long as a hash look-up. */
 static __always_inline __u64 time_of_tick(struct scratch* buffer) {
   const __u64 tick = bpf_jiffies64();
   if (buffer->tick != tick) {

@@ -33,5 +33,12 @@ TEST(PrintableText, EscapesWhatIsNoUtf8) {
   EXPECT_EQ(Printable("\xf5\x80\x80\x80\xff"), "\\365\\200\\200\\200\\377");
 }
 
+TEST(PrintableText, SomeOfMany) {
+  EXPECT_EQ(SomeOf({}), "");
+  EXPECT_EQ(SomeOf({"b\n", "a"}), "a, b\\012");
+  EXPECT_EQ(SomeOf({"a", "b", "c"}), "a, b, c");
+  EXPECT_EQ(SomeOf({"a", "b", "c", "d", "e"}), "a, b, c and 2 more");
+}
+
 }  // namespace
 }  // namespace heaptap::base

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The programs that the collector runs (bpf/command_programs.bpf.h), on the simulated kernel.
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -204,6 +206,32 @@ TEST_F(HostFold, WhatIsNotFolded) {
   EXPECT_TRUE(Fold(kThread));
   EXPECT_FALSE(Fold(0)) << "thread 0 is the sum";
   EXPECT_EQ(Tally(stack_, 0)->allocated.objects, 3);
+}
+
+// A tally whose objects are all freed is added to another one and deleted, so by then its sums must be complete.
+TEST_F(HostFold, AFreeCountsItsObjectLast) {
+  constexpr uint64_t kRounds = 20000;
+  constexpr uint64_t kSize = 64;
+  RunAs(kPid, kThread);
+  const heaptap_count& freed = Tally(stack_, kThread)->freed;
+  const heaptap_count before = freed;
+  const auto read = [](const uint64_t& field) { return __atomic_load_n(&field, __ATOMIC_ACQUIRE); };
+  std::atomic<bool> is_over = false;
+  uint64_t incomplete = 0;
+  std::thread watcher([&] {
+    while (!is_over) {
+      const uint64_t objects = read(freed.objects) - before.objects;
+      if (read(freed.bytes) - before.bytes < objects * kSize) incomplete++;
+    }
+  });
+  for (uint64_t i = 0; i < kRounds; i++) {
+    Fire({.address = 0x1000, .size = kSize, .weight = kSize, .serial = 100 + i});
+    HandOver({{0x1000, 100 + i}});
+  }
+  is_over = true;
+  watcher.join();
+  EXPECT_EQ(freed.objects - before.objects, kRounds);
+  EXPECT_EQ(incomplete, 0);
 }
 
 TEST_F(HostFold, NoRoomForTheSumLeavesTheTallyAlone) {

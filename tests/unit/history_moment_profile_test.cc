@@ -41,6 +41,16 @@ TEST(MomentProfilesTest, FramesHaveTheirNames) {
   EXPECT_EQ(made.profile.Live().bytes, 1000);
 }
 
+TEST(MomentProfilesTest, SaysThatSamplesHaveSeveralIntervals) {
+  Timeline moment = Moment("/bin/server", 16, 7, 1000);
+  constexpr uint64_t kPeriod = uint64_t{1} << 19;
+  MomentProfiles profiles;
+  moment.points[0].rows[5] = {.live_bytes = 100 * kPeriod, .live_objects = 50000, .samples = 100};
+  EXPECT_FALSE(profiles.Make(moment).profile.several_periods);
+  moment.points[0].rows[77] = {.live_bytes = kPeriod, .live_objects = 500, .samples = 30};
+  EXPECT_TRUE(profiles.Make(moment).profile.several_periods) << "a sample of these stands for less than the interval";
+}
+
 TEST(MomentProfilesTest, ThePathOfAnotherBuildIsTheSame) {
   MomentProfiles profiles;
   const MomentProfile before = profiles.Make(Moment("/bin/server", 16, 7, 1000));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <chrono>
@@ -285,12 +286,36 @@ TEST(UnwindTable, DebugFrameFillsWhatEhFrameLeavesOut) {
   EXPECT_THAT(Describe(MustBuild(image)), ElementsAre("0 rsp+1", "10 none", "80 rsp+1", "90 none"));
 }
 
-TEST(UnwindTable, CompressedDebugFrameIsSaid) {
-  elf::ElfImage image = ImageWithCode();
-  image.AddSection(".debug_frame", SHT_PROGBITS, "compressed").sh_flags = SHF_COMPRESSED;
-  Table table = MustBuild(image);
-  EXPECT_THAT(table.rows, IsEmpty());
-  EXPECT_TRUE(table.statistics.compressed_debug_frame);
+// As a compressed section: `size` is that which its header tells.
+std::string Compressed(const std::string& bytes, uint32_t type, uint64_t size) {
+  const Elf64_Chdr header = {.ch_type = type, .ch_reserved = 0, .ch_size = size, .ch_addralign = 8};
+  uLongf length = compressBound(bytes.size());
+  std::string compressed(length, '\0');
+  EXPECT_EQ(compress(reinterpret_cast<Bytef*>(compressed.data()), &length, reinterpret_cast<const Bytef*>(bytes.data()),
+                     bytes.size()),
+            Z_OK);
+  compressed.resize(length);
+  return elf::BytesOf(header) + compressed;
+}
+
+TEST(UnwindTable, CompressedDebugFrame) {
+  const std::string plain =
+      DebugFrame(false, {.version = 4, .augmentation = "", .instructions = DefCfa(7, 16) + Offset(16, 1)});
+  const auto build = [](const std::string& section) {
+    elf::ElfImage image = ImageWithCode();
+    image.AddSection(".debug_frame", SHT_PROGBITS, section).sh_flags = SHF_COMPRESSED;
+    return Build(image.Bytes());
+  };
+  const std::string good = Compressed(plain, ELFCOMPRESS_ZLIB, plain.size());
+  EXPECT_THAT(Describe(*build(good)), ElementsAre("80 rsp+2", "90 none"));
+  constexpr uint32_t kZstd = 2;
+  EXPECT_THAT(build(Compressed(plain, kZstd, plain.size()))->rows, IsEmpty());
+  for (const std::string& broken :
+       {Compressed(plain, ELFCOMPRESS_ZLIB, plain.size() + 1), Compressed(plain, ELFCOMPRESS_ZLIB, plain.size() - 1),
+        Compressed(plain, ELFCOMPRESS_ZLIB, kMaxFrameBytes), Compressed(plain, ELFCOMPRESS_ZLIB, ~uint64_t{0}),
+        good.substr(0, good.size() - 4), good.substr(0, 8)}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(build(broken).status())) << build(broken).status();
+  }
 }
 
 // Go's code is what no function of .eh_frame covers; Go's .debug_frame does not know of the stack that C is called on.

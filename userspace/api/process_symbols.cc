@@ -9,9 +9,11 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "userspace/base/clock.h"
+#include "userspace/base/printable_text.h"
 #include "userspace/base/user_ids.h"
 #include "userspace/elf/mappings.h"
 #include "userspace/export/frame_names.h"
@@ -75,17 +77,20 @@ ProcessSymbols::Owner ProcessSymbols::FindOwner(pid_t pid, uint64_t process_id) 
 
 exporter::FindSourceFrames ProcessSymbols::Find(const profile::Snapshot& snapshot,
                                                 absl::Span<const uint64_t> addresses) {
-  const Owner owner = FindOwner(snapshot.profile.pid, snapshot.process_id);
-  FramesByAddress found = FindBy(owner, snapshot, addresses);
-  const bool is_same = owner.pid == 0 || FindOwner(owner.pid, snapshot.process_id).pid != 0;
-  if (!is_same) found = FindBy({}, snapshot, addresses);
-  return FindIn(std::move(found));
+  return FindIn(FindNow(snapshot, addresses).frames);
 }
 
-ProcessSymbols::FramesByAddress ProcessSymbols::FindBy(const Owner& owner, const profile::Snapshot& snapshot,
-                                                       absl::Span<const uint64_t> addresses) {
+ProcessSymbols::Found ProcessSymbols::FindNow(const profile::Snapshot& snapshot, absl::Span<const uint64_t> addresses) {
+  const Owner owner = FindOwner(snapshot.profile.pid, snapshot.process_id);
+  Found found = FindBy(owner, snapshot, addresses);
+  const bool is_same = owner.pid == 0 || FindOwner(owner.pid, snapshot.process_id).pid != 0;
+  return is_same ? found : FindBy({}, snapshot, addresses);
+}
+
+ProcessSymbols::Found ProcessSymbols::FindBy(const Owner& owner, const profile::Snapshot& snapshot,
+                                             absl::Span<const uint64_t> addresses) {
   const base::Instant deadline = base::Now() + options_.patience;
-  FramesByAddress known;
+  Found known;
   for (const auto& [index, in_mapping] : ByMapping(snapshot.profile.mappings, addresses)) {
     const elf::Mapping& mapping = snapshot.profile.mappings[index];
     for (size_t begin = 0; begin < in_mapping.size(); begin += worker::kMaxBatch) {
@@ -93,8 +98,10 @@ ProcessSymbols::FramesByAddress ProcessSymbols::FindBy(const Owner& owner, const
       std::vector<uint64_t> offsets;
       offsets.reserve(batch.size());
       for (uint64_t address : batch) offsets.push_back(worker::FileOffset(mapping, address));
-      std::vector<symbolize::Frames> frames = Symbolize(owner, mapping, offsets, deadline);
-      for (size_t i = 0; i < frames.size(); ++i) known.insert_or_assign(batch[i], std::move(frames[i]));
+      symbolize::Gap gap = symbolize::Gap::kNone;
+      std::vector<symbolize::Frames> frames = Symbolize(owner, mapping, offsets, deadline, gap);
+      for (size_t i = 0; i < frames.size(); ++i) known.frames.insert_or_assign(batch[i], std::move(frames[i]));
+      if (gap != symbolize::Gap::kNone) known.unread[gap].insert(mapping.path);
     }
   }
   return known;
@@ -121,11 +128,16 @@ exporter::FindSourceFrames ProcessSymbols::FindAll(profile::Snapshot& snapshot) 
     owner = {};
     find_build_ids();
   }
-  return Find(snapshot, addresses);
+  Found found = FindNow(snapshot, addresses);
+  for (const auto& [gap, paths] : found.unread) {
+    snapshot.profile.warnings.push_back(absl::StrCat("heaptap: ", symbolize::GapText(gap), base::SomeOf(paths)));
+  }
+  return FindIn(std::move(found.frames));
 }
 
 std::vector<symbolize::Frames> ProcessSymbols::Symbolize(const Owner& owner, const elf::Mapping& mapping,
-                                                         absl::Span<const uint64_t> offsets, base::Instant deadline) {
+                                                         absl::Span<const uint64_t> offsets, base::Instant deadline,
+                                                         symbolize::Gap& gap) {
   {
     absl::MutexLock lock(&mutex_);
     const auto is_free = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !is_busy_; };
@@ -137,7 +149,10 @@ std::vector<symbolize::Frames> ProcessSymbols::Symbolize(const Owner& owner, con
     absl::MutexLock lock(&mutex_);
     is_busy_ = false;
   };
-  return symbolizer_.Symbolize(owner.user, {.pid = owner.pid, .mapping = mapping}, offsets);
+  std::vector<symbolize::Frames> frames =
+      symbolizer_.Symbolize(owner.user, {.pid = owner.pid, .mapping = mapping}, offsets);
+  gap = symbolizer_.gap();
+  return frames;
 }
 
 std::string ProcessSymbols::BuildId(const Owner& owner, const elf::Mapping& mapping) {

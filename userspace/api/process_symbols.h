@@ -11,6 +11,8 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,6 +26,7 @@
 #include "userspace/base/user_ids.h"
 #include "userspace/export/source_frames.h"
 #include "userspace/profile/snapshot.h"
+#include "userspace/symbolize/answer.h"
 #include "userspace/worker/crews.h"
 #include "userspace/worker/symbolizer.h"
 
@@ -47,7 +50,7 @@ class ProcessSymbols {
   exporter::FindSourceFrames Find(const profile::Snapshot& snapshot, absl::Span<const uint64_t> addresses);
 
   // The names at the call addresses of all frames in the profile. Fills in the build-ids of the mappings with frames,
-  // and of the program.
+  // and of the program, and adds warnings about debug information that was not read.
   exporter::FindSourceFrames FindAll(profile::Snapshot& snapshot);
 
   // The words of the process's command line; empty if it is gone or has none. Untrusted text, cut at a bound.
@@ -61,10 +64,15 @@ class ProcessSymbols {
   };
   Owner FindOwner(pid_t pid, uint64_t process_id);
 
-  using FramesByAddress = absl::flat_hash_map<uint64_t, symbolize::Frames>;
-  FramesByAddress FindBy(const Owner& owner, const profile::Snapshot& snapshot, absl::Span<const uint64_t> addresses);
+  struct Found {
+    absl::flat_hash_map<uint64_t, symbolize::Frames> frames = {};  // by address
+    std::map<symbolize::Gap, std::set<std::string>> unread = {};   // paths of files
+  };
+  Found FindNow(const profile::Snapshot& snapshot, absl::Span<const uint64_t> addresses);
+  Found FindBy(const Owner& owner, const profile::Snapshot& snapshot, absl::Span<const uint64_t> addresses);
   std::vector<symbolize::Frames> Symbolize(const Owner& owner, const elf::Mapping& mapping,
-                                           absl::Span<const uint64_t> offsets, base::Instant deadline);
+                                           absl::Span<const uint64_t> offsets, base::Instant deadline,
+                                           symbolize::Gap& gap);
   std::string BuildId(const Owner& owner, const elf::Mapping& mapping);
 
   Collector& collector_;

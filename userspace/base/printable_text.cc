@@ -3,11 +3,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 
 namespace heaptap::base {
 namespace {
+
+constexpr size_t kMaxShown = 3;  // by SomeOf
 
 // The number of bytes of the character at the front of `text`; 0 if it is a control character or not UTF-8. Table 3-7
 // of the Unicode standard: only the shortest form, no surrogates, nothing above U+10FFFF.
@@ -51,6 +56,16 @@ std::string Printable(absl::string_view text) {
   out.reserve(text.size());
   AppendPrintable(text, out);
   return out;
+}
+
+std::string SomeOf(const std::set<std::string>& texts) {
+  std::vector<std::string> shown;
+  for (const std::string& text : texts) {
+    if (shown.size() == kMaxShown) break;
+    shown.push_back(Printable(text));
+  }
+  const size_t rest = texts.size() - shown.size();
+  return absl::StrCat(absl::StrJoin(shown, ", "), rest > 0 ? absl::StrCat(" and ", rest, " more") : "");
 }
 
 }  // namespace heaptap::base

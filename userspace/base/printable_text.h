@@ -4,6 +4,7 @@
 #ifndef HEAPTAP_USERSPACE_BASE_PRINTABLE_TEXT_H_
 #define HEAPTAP_USERSPACE_BASE_PRINTABLE_TEXT_H_
 
+#include <set>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -16,6 +17,9 @@ void AppendPrintable(absl::string_view text, std::string& out);
 
 // The same as a new string.
 std::string Printable(absl::string_view text);
+
+// The first three of `texts`, printable, and how many more there are: "a, b, c and 5 more". Thread-safe.
+std::string SomeOf(const std::set<std::string>& texts);
 
 }  // namespace heaptap::base
 

@@ -32,7 +32,6 @@ namespace {
 using profile::Profile;
 
 constexpr size_t kReadBytes = 1 << 20;
-constexpr size_t kMaxMissingShown = 3;
 
 // A dump of 1 GiB takes 15 s.
 constexpr worker::Limits kDumpLimits = {.time = absl::Minutes(5), .answer_bytes = worker::kMaxDumpAnswerBytes};
@@ -134,16 +133,6 @@ absl::StatusOr<Dump> ReadWithoutRights(const std::string& path, Source source, e
   return dump.ok() ? std::move(dump) : CannotRead(path, dump.status().message());
 }
 
-std::string SomeOf(const std::set<std::string>& paths) {
-  std::vector<std::string> shown;
-  for (const std::string& path : paths) {
-    if (shown.size() == kMaxMissingShown) break;
-    shown.push_back(base::Printable(path));
-  }
-  const size_t rest = paths.size() - shown.size();
-  return absl::StrCat(absl::StrJoin(shown, ", "), rest > 0 ? absl::StrCat(" and ", rest, " more") : "");
-}
-
 }  // namespace
 
 absl::StatusOr<Dump> ReadDump(const std::string& path, exporter::ReadThreads threads) {
@@ -177,15 +166,11 @@ absl::StatusOr<Dump> FetchBlocks(const Client& client, pid_t pid) {
 void SayMissing(const LocalNames& names) {
   for (const std::string& problem : names.problems()) base::Say(problem);
   for (const auto& [gap, paths] : names.gaps()) {
-    base::Say(absl::StrCat("no lines and no inlined functions ",
-                           gap == symbolize::Gap::kSplit
-                               ? "where debug information is split into .dwo or .dwp files, which are not read: "
-                               : "where debug information is compressed with zstd, which this libdw cannot read: ",
-                           SomeOf(paths)));
+    base::Say(absl::StrCat(symbolize::GapText(gap), base::SomeOf(paths)));
   }
   if (names.missing().empty()) return;
-  base::Say(
-      absl::StrCat("no function names from files that are missing here or have changed: ", SomeOf(names.missing())));
+  base::Say(absl::StrCat("no function names from files that are missing here or have changed: ",
+                         base::SomeOf(names.missing())));
 }
 
 }  // namespace heaptap::cli

@@ -67,6 +67,7 @@ MomentProfile MomentProfiles::Make(const Timeline& moment) {
     const double size = estimate.objects > 0 ? estimate.bytes / estimate.objects : 0;
     estimate.sampled_bytes = profile::ToWhole(size * static_cast<double>(estimate.samples));
     estimate.variance = static_cast<double>(row.deviation) * static_cast<double>(row.deviation);
+    result.profile.several_periods |= profile::HasFinerSamples(estimate, result.profile.period);
     Sum& sum = held[path == paths.end() ? std::vector<uint64_t>{others + 1} : path->second];
     sum.live += estimate;
     if (path != paths.end()) sum.allocated_samples += row.allocated_samples;

@@ -40,6 +40,13 @@ bool Take(absl::string_view& bytes, T& value) {
 
 }  // namespace
 
+std::string GapText(Gap gap) {
+  return absl::StrCat("no lines and no inlined functions ",
+                      gap == Gap::kSplit
+                          ? "where debug information is split into .dwo or .dwp files, which are not read: "
+                          : "where debug information is compressed with zstd, which this libdw cannot read: ");
+}
+
 uint32_t AnswerWriter::TextNumber(absl::string_view text) {
   text = text.substr(0, kMaxNameBytes);
   if (text.empty()) return 0;

@@ -32,6 +32,8 @@ enum class Gap : uint32_t {
   kSplit = 1,  // it is in files of its own (.dwo, .dwp)
   kZstd = 2,   // it is compressed with zstd, which this libdw does not know
 };
+// What is missing, for people: the names of the files follow. REQUIRES: not kNone. Thread-safe.
+std::string GapText(Gap gap);
 
 // Writes an answer. Thread-compatible.
 class AnswerWriter {

@@ -14,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "userspace/elf/compressed_section.h"
 #include "userspace/elf/signal_return.h"
 #include "userspace/unwind/call_frame.h"
 #include "userspace/unwind/columns.h"
@@ -93,6 +94,12 @@ absl::Status ReadSection(const elf::File& file, const elf::Section& section, Fra
                          Frames& frames) {
   auto bytes = ReadFrames(file, section.offset, section.size, section.name);
   if (!bytes.ok()) return bytes.status();
+  if ((section.flags & SHF_COMPRESSED) != 0) {
+    bytes = elf::Uncompressed(*bytes, kMaxFrameBytes);
+    // As if the file had no such section.
+    if (absl::IsUnimplemented(bytes.status())) return absl::OkStatus();
+    if (!bytes.ok()) return bytes.status();
+  }
   frames.bytes = *std::move(bytes);
   return frames.Parse({.format = format, .address = section.address});
 }
@@ -258,9 +265,7 @@ absl::StatusOr<Table> BuildTable(const elf::File& file) {
 
   Frames debug_frame;
   section = is_of_go ? nullptr : file.FindSection(".debug_frame");
-  if (HasBytes(section) && (section->flags & SHF_COMPRESSED)) {
-    builder.statistics().compressed_debug_frame = true;
-  } else if (HasBytes(section)) {
+  if (HasBytes(section)) {
     status = ReadSection(file, *section, FrameSection::kDebugFrame, debug_frame);
     if (!status.ok()) return status;
     builder.Add(debug_frame.parsed);

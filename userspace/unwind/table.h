@@ -3,8 +3,8 @@
 // The unwind table of an ELF file: for each address of its code, the rule by which to leave the frame.
 //
 // Sources: .eh_frame, by its section or by PT_GNU_EH_FRAME (LSB Core 5.0 section 10.6.2), and .debug_frame (not that of
-// Go) where .eh_frame has nothing; where neither has, elf/signal_return.h. The file may be hostile: the bytes
-// read of it are bounded, and the time is linear in them but for one sort.
+// Go, nor one that is compressed by zstd) where .eh_frame has nothing; where neither has, elf/signal_return.h. The file
+// may be hostile: the bytes read of it are bounded, and the time is linear in them but for one sort.
 //
 // Functions here are thread-safe.
 #ifndef HEAPTAP_USERSPACE_UNWIND_TABLE_H_
@@ -34,7 +34,6 @@ struct Table {
     uint64_t outside = 0;      // left out: not in executable code, or 4 GiB and more above its start
     uint64_t overlapping = 0;  // cut where the next one begins, or left out for another one at the same address
     uint64_t unsupported = 0;  // rows (before equal ones are merged) whose rule cannot be encoded
-    bool compressed_debug_frame = false;  // .debug_frame is compressed, and was not read
   };
 
   uint64_t base = 0;  // link-time address of the first executable byte

@@ -111,15 +111,17 @@ function makeFacts(scene: Scene): HTMLElement {
 
 // The process's other documents, for other tools, under names that say what they are.
 function makeDownloads(pid: number, subject: string): HTMLElement {
-  const links: [string, string, string][] = [
-    ["heap", "heap_v2", "heap"],
-    ["heap?format=pprof", "pprof", "pb.gz"],
-    ["collapsed", "collapsed", "collapsed.txt"],
-    ["jeprof", "jeprof with names", "symbolized.heap"],
-    ["allocator.json", "allocator", "allocator.json"],
+  const links: [string, string, string, string][] = [
+    ["heap", "heap_v2", "heap", "For jeprof and heaptap report, without names"],
+    ["heap?format=pprof", "pprof", "pb.gz", "For pprof and speedscope"],
+    ["collapsed", "collapsed", "collapsed.txt", "For flamegraph.pl: one call path a line"],
+    ["jeprof", "jeprof with names", "symbolized.heap", "For jeprof on another machine"],
+    ["allocator.json", "allocator", "allocator.json", "Figures of the allocator: bytes in use, free, and its own"],
   ];
   // As dumps are called. The command may have any letter.
   const name = `${subject.replace(/ \(PID \d+\)$/, "").replace(/[^\w.-]/g, "_")}.${pid}`;
-  const entries = links.map(([path, text, ending]) => make("a", { href: `/pid/${pid}/${path}`, download: `${name}.${ending}` }, text));
+  const entries = links.map(([path, text, ending, title]) =>
+    make("a", { href: `/pid/${pid}/${path}`, download: `${name}.${ending}`, title }, text),
+  );
   return make("nav", { "aria-label": "Other formats" }, ...entries);
 }

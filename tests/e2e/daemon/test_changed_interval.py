@@ -107,6 +107,9 @@ def test_all_views_agree(lab, daemon, before, after):
     wait_known(daemon, process.pid)
     wait_until(lambda: {name: live["samples"] for name, live in moment().items()} ==
                {name: live["samples"] for name, live in samples.items()}, "the history has all samples and their names")
+    # The history keeps what is live, and the last interval: of heavier samples it does not know their sizes.
+    said = json.loads(daemon.client("report", f"{process.pid}@now", "--json"))["several_periods"]
+    assert said == (before < after)
     for name, live in moment().items():
         assert live["bytes"] == pytest.approx(samples[name]["bytes"], rel=1e-3)
         assert live["error"] == pytest.approx(samples[name]["error"], rel=0.11)

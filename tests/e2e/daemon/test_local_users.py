@@ -85,6 +85,17 @@ def test_members_of_the_group_have_all(lab, start_daemon):
     assert status == 200
 
 
+def test_who_has_no_processes_is_told_so(lab, daemon):
+    """A table of nothing says nothing, and root's processes are there."""
+    daemon.wait_recorded(keeping_puppet(lab, env=PROFILING).pid)
+    for command, words in (("list", "heaptap: the daemon records no process of yours"),
+                           ("history", "heaptap: there is no history of your processes yet")):
+        session = lab.heaptap(command, "--socket", daemon.socket, **NOBODY)
+        session.records = False
+        session.ends()
+        assert session.lines() == [words]
+
+
 def copy_of_hostile(lab, name):
     path = lab.path(name)
     shutil.copy(target("hostile"), path)

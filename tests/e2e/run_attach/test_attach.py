@@ -39,6 +39,17 @@ def test_leaves_the_process_as_it_found_it(lab):
     puppet.ends()
 
 
+def test_by_name(lab):
+    puppet = lab.preloaded_puppet("only_puppet")
+    session = lab.heaptap("attach", "only_puppet", "--exact")
+    session.wait_said(rf"^heaptap: attached to {puppet.pid} \(only_puppet\)")
+    puppet.ask("keep 10000 100")
+    session.signal(signal.SIGINT)
+    session.ends()
+    assert kept(lab.only_dump(puppet.pid, "f")) >= 10000 - READY_BLOCKS
+    puppet.ends()
+
+
 def test_twice_one_after_the_other(lab):
     """The second session starts with empty books and sees only later allocations."""
     puppet = lab.preloaded_puppet()

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """heaptap run of programs of which some preload another copy of the library, as in a container, or none at all."""
 
+import os
 import re
 import shutil
 
 import pytest
 
 import control
+from daemons import NOBODY_ID
 from harness import LIBRARY, target, wait_until
 from lab import READY_BLOCKS
 from symbols import kept
@@ -44,6 +46,16 @@ def test_programs_without_the_library_are_named(lab, copy):
     assert re.match(r"heaptap: not recorded: cat \(2 times\)(, ls)?; no sampled allocator was seen there: ", line)
     # It may or may not be fast enough, but it is not forgotten.
     assert ", ls;" in line or re.search(r"(?m)^heaptap: (wrote|no dump of) .*\bls\b", session.stderr())
+
+
+def test_a_set_user_id_program_is_named(lab):
+    """The loader leaves LD_PRELOAD out there."""
+    path = shutil.copy("/bin/true", lab.path("privileged"))
+    os.chown(path, NOBODY_ID, NOBODY_ID)
+    os.chmod(path, 0o4755)
+    session = lab.heaptap("run", "--exact", "--", "sh", "-c", f"{path}; :")
+    session.ends()
+    assert "heaptap: not recorded: privileged; no sampled allocator was seen there: " in session.stderr()
 
 
 def test_nobody_is_named_without_a_reason(lab):

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Debug information that is not in the program itself, or not readable: beside the program, split, compressed."""
 
+import gzip
 import os
 import re
 import subprocess
 
 import pytest
+
+from daemons import EXACT
+from harness import wait_until
 
 SOURCE = """
 #include <stdlib.h>
@@ -83,6 +87,23 @@ def test_split(lab, compiler, version):
     messages, text = report(lab)
     assert re.fullmatch("heaptap: no lines and no inlined functions where debug information is split .*/prog\n", messages)
     assert "fill_table\n" in text and "main\n" in text and "table.c" not in text
+
+
+@pytest.mark.usefixtures("place")
+def test_the_daemon_says_what_is_missing(lab, start_daemon):
+    """On its page, and in the profiles that it gives other tools."""
+    daemon = start_daemon("--exact")
+    sh(lab, "sed 's/return 0/getchar()/' table.c > waits.c; sed -i '1i #include <stdio.h>' waits.c;"
+            "gcc -O2 -g -gsplit-dwarf -c waits.c; gcc -o prog waits.o")
+    program = lab.preloaded(lab.path("place/prog"), env=EXACT, talks=True)
+    daemon.wait_recorded(program.pid)
+    words = "heaptap: no lines and no inlined functions where debug information is split into .dwo or .dwp files, which are not read: "
+    wait_until(lambda: b";fill_table" in daemon.get(f"/pid/{program.pid}/collapsed").body, "it has allocated")
+    for path in ("profile.json", "heap?format=pprof", "jeprof"):
+        body = daemon.get(f"/pid/{program.pid}/{path}").body
+        if path.endswith("pprof"):
+            body = gzip.decompress(body)
+        assert f"{words}{lab.path('place/prog')}".encode() in body, path
 
 
 @pytest.mark.usefixtures("place")
