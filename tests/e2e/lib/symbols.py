@@ -3,6 +3,7 @@
 
 import bisect
 import functools
+import hashlib
 import re
 import subprocess
 
@@ -51,9 +52,20 @@ class File:
         return self._functions[self._addresses[at]] if at >= 0 else None
 
 
+_BY_CONTENT = {}
+
+
 @functools.lru_cache(maxsize=None)
 def file(path):
-    return File(path)
+    """Most tests have copies of the same files: reading one takes longer than comparing it."""
+    try:
+        with open(path, "rb") as content:
+            digest = hashlib.file_digest(content, "sha1").digest()
+    except OSError:
+        return File(path)
+    if digest not in _BY_CONTENT:
+        _BY_CONTENT[digest] = File(path)
+    return _BY_CONTENT[digest]
 
 
 def names(dump, stack, copies=None):
