@@ -7,6 +7,7 @@ Error bounds: none.
 
 import os
 import shutil
+import signal
 
 import control
 from harness import LIBRARY, target, wait_until
@@ -24,9 +25,18 @@ def start(lab, name="keeps", count=COUNT, library=LIBRARY):
     return keeper
 
 
-def assert_whole(daemon, keepers):
+def assert_kept(keepers):
     for keeper in keepers:
         assert keeper.answer() == "kept"
+
+
+def assert_whole(daemon, keepers):
+    assert_kept(keepers)
+    assert_recorded(daemon, keepers)
+
+
+def assert_recorded(daemon, keepers):
+    """From the first allocation to the last."""
     listed = daemon.processes()
     for keeper in keepers:
         entry = listed[keeper.pid]
@@ -62,7 +72,12 @@ def test_many_at_once(lab, daemon):
 def test_rate_of_a_rule(lab, daemon):
     """The process that the rule is about is exact from its first allocation. Another one goes to the rate of the default."""
     daemon.reload("lg-sample=14", "rule=comm=precious exact")
-    assert_whole(daemon, [start(lab, "precious") for _ in range(3)])
+    # What counts is what the library knows: the daemon hears of the processes when they have allocated.
+    daemon.process.signal(signal.SIGSTOP)
+    keepers = [start(lab, "precious") for _ in range(3)]
+    assert_kept(keepers)
+    daemon.process.signal(signal.SIGCONT)
+    assert_recorded(daemon, keepers)
     other = start(lab, "other")
     assert other.answer() == "kept"
     assert daemon.processes()[other.pid]["lg_sample"] == 14
