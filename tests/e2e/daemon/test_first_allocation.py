@@ -69,9 +69,10 @@ def test_many_at_once(lab, daemon):
     assert_whole(daemon, [start(lab) for _ in range(AT_ONCE)])
 
 
-def test_rate_of_a_rule(lab, daemon):
-    """The process that the rule is about is exact from its first allocation. Another one goes to the rate of the default."""
-    daemon.reload("lg-sample=14", "rule=comm=precious exact")
+def test_rate_of_a_rule(lab, start_daemon):
+    """The process that the rule is about is exact from its first allocation. Another one goes to the rate of the default.
+    A daemon of its own: one that had another rate before may still tell that for a moment."""
+    daemon = start_daemon("--lg-sample", "14", "--rule", "comm=precious exact")
     # What counts is what the library knows: the daemon hears of the processes when they have allocated.
     daemon.process.signal(signal.SIGSTOP)
     keepers = [start(lab, "precious") for _ in range(3)]
