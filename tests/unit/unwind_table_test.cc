@@ -354,7 +354,7 @@ std::vector<std::string> RowsWithCode(const elf::ElfImage& image, absl::string_v
 }
 
 // musl's libc has no call frames where signal handlers return to, and few elsewhere.
-TEST(UnwindTable, ReturnsOfSignalHandlersAreKnownByTheirCode) {
+TEST(UnwindTable, EndsOfCallsAreKnownByTheirCode) {
   const absl::string_view code("\x48\xc7\xc0\x0f\0\0\0\x0f\x05", 9);
   EhFrame frames;
   frames.AddFde(frames.AddCie(), kCode + 0x40, 0x20, "");
@@ -370,6 +370,12 @@ TEST(UnwindTable, ReturnsOfSignalHandlersAreKnownByTheirCode) {
   EXPECT_THAT(RowsWithCode(image, absl::string_view("\x48\xc7\xc0\x0d\0\0\0\x0f\x05", 9), {0x10}),
               ElementsAre("40 rsp+1", "60 none"));
   EXPECT_THAT(RowsWithCode(ImageWithCode(), code, {0x10}), IsEmpty()) << "walks follow frame pointers there";
+
+  // Where a stack of Boost.Context begins.
+  const absl::string_view exit("\x48\x31\xff\xe8\x49\xfe\xff\xff\xf4", 9);
+  EXPECT_THAT(RowsWithCode(image, exit, {0x80}), ElementsAre("40 rsp+1", "60 none", "7f end", "89 none"));
+  EXPECT_THAT(RowsWithCode(image, exit, {0x48}), ElementsAre("40 rsp+1", "60 none"));
+  EXPECT_THAT(RowsWithCode(image, exit.substr(0, 8), {0x80}), ElementsAre("40 rsp+1", "60 none"));
 
   elf::ElfImage go = ImageWithCode();
   go.AddSection(".gopclntab", SHT_PROGBITS, "lines");

@@ -14,7 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "userspace/elf/file.h"
-#include "userspace/elf/signal_return.h"
+#include "userspace/elf/known_code.h"
 #include "userspace/symbolize/debug_files.h"
 #include "userspace/symbolize/demangle.h"
 #include "userspace/symbolize/dwarf_frames.h"

@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "userspace/elf/compressed_section.h"
-#include "userspace/elf/signal_return.h"
+#include "userspace/elf/known_code.h"
 #include "userspace/unwind/call_frame.h"
 #include "userspace/unwind/columns.h"
 #include "userspace/unwind/cursor.h"
@@ -129,6 +129,7 @@ class Code {
   std::vector<std::pair<uint64_t, uint64_t>> ranges_;
 };
 
+uint32_t EndRule() { return heaptap_unwind_rule(HEAPTAP_CFA_END, 0, HEAPTAP_RBP_SAME, 0, HEAPTAP_RA_AT_CFA); }
 uint32_t SignalRule() { return heaptap_unwind_rule(HEAPTAP_CFA_SIGNAL, 0, HEAPTAP_RBP_SAME, 0, HEAPTAP_RA_AT_CFA); }
 
 // A function of either section.
@@ -224,16 +225,17 @@ class Builder {
   std::vector<Entry> entries_;
 };
 
-// Gives the code of elf::kSignalReturn at `address` the rule of a signal frame, if it is in a gap.
-void AddSignalReturn(uint64_t address, uint32_t gap_rule, Table& table) {
+// Gives known code its rule, if it is in a gap.
+void AddKnownCode(const elf::KnownCode& code, uint32_t gap_rule, Table& table) {
   // A walk looks for the rule of a return address one byte before it.
-  const uint64_t begin = address - 1 - table.base;
-  const uint64_t end = address + elf::kSignalReturn.size() - table.base;
-  if (address <= table.base || end > std::numeric_limits<uint32_t>::max()) return;
+  const uint64_t begin = code.begin - 1 - table.base;
+  const uint64_t end = code.end - table.base;
+  if (code.begin <= table.base || end > std::numeric_limits<uint32_t>::max()) return;
   const auto next = std::ranges::upper_bound(table.rows, begin, {}, &Row::pc);
   const uint32_t rule = next == table.rows.begin() ? 0 : std::prev(next)->rule;
   if (rule != gap_rule || (next != table.rows.end() && next->pc < end)) return;
-  std::vector<Row> rows = {{.pc = static_cast<uint32_t>(begin), .rule = SignalRule()}};
+  std::vector<Row> rows = {
+      {.pc = static_cast<uint32_t>(begin), .rule = code.kind == elf::KnownCode::kSignal ? SignalRule() : EndRule()}};
   if (next == table.rows.end() || next->pc > end) rows.push_back({.pc = static_cast<uint32_t>(end), .rule = gap_rule});
   auto place = next;
   if (next != table.rows.begin() && std::prev(next)->pc == begin) place = table.rows.erase(std::prev(next));
@@ -273,7 +275,7 @@ absl::StatusOr<Table> BuildTable(const elf::File& file) {
   absl::StatusOr<Table> table = std::move(builder).Build();
   // Without rows the file has no rules at all, and walks through it follow frame pointers.
   if (!table.ok() || table->rows.empty()) return table;
-  for (const uint64_t address : elf::FindSignalReturns(file)) AddSignalReturn(address, gap_rule, *table);
+  for (const elf::KnownCode& code : elf::FindKnownCode(file)) AddKnownCode(code, gap_rule, *table);
   return table;
 }
 

@@ -3,7 +3,7 @@
 // The unwind table of an ELF file: for each address of its code, the rule by which to leave the frame.
 //
 // Sources: .eh_frame, by its section or by PT_GNU_EH_FRAME (LSB Core 5.0 section 10.6.2), and .debug_frame (not that of
-// Go, nor one that is compressed by zstd) where .eh_frame has nothing; where neither has, elf/signal_return.h. The file
+// Go, nor one that is compressed by zstd) where .eh_frame has nothing; where neither has, elf/known_code.h. The file
 // may be hostile: the bytes read of it are bounded, and the time is linear in them but for one sort.
 //
 // Functions here are thread-safe.
