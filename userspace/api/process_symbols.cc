@@ -84,7 +84,8 @@ ProcessSymbols::Found ProcessSymbols::FindNow(const profile::Snapshot& snapshot,
   const Owner owner = FindOwner(snapshot.profile.pid, snapshot.process_id);
   Found found = FindBy(owner, snapshot, addresses);
   const bool is_same = owner.pid == 0 || FindOwner(owner.pid, snapshot.process_id).pid != 0;
-  return is_same ? found : FindBy({}, snapshot, addresses);
+  if (!is_same) found = FindBy({}, snapshot, addresses);
+  return found;
 }
 
 ProcessSymbols::Found ProcessSymbols::FindBy(const Owner& owner, const profile::Snapshot& snapshot,

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <initializer_list>
 
-#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 
 namespace heaptap::process {

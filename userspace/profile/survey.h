@@ -42,7 +42,9 @@ struct SurveyedProcess {
 
   // Of processes that the asker does not know yet (Survey::known). None: not read this time; ask again.
   std::optional<std::vector<std::string>> control_groups = {};
-  std::string script = {};  // that it runs (process/script_name.h); "": it is no interpreter, or that is not known
+  // The name of the script that an interpreter runs (process/script_name.h); "": the process has none, or its name is
+  // not known.
+  std::string script = {};
 
   // Of processes whose activity is not the one that the asker knows, if paths are asked for.
   bool is_changed = false;
