@@ -334,6 +334,8 @@ enum heaptap_loss_reason {
   HEAPTAP_LOSS_FREES_UNREAD,
   /* The process began before its recording. The collector counts this, with the bytes that the allocator held then. */
   HEAPTAP_LOSS_BEGINNING,
+  /* The sample is not in the books: the process had no memory for it (HEAPTAP_ASK_LOST). */
+  HEAPTAP_LOSS_NO_MEMORY,
   HEAPTAP_LOSS_REASONS,
 };
 

@@ -22,9 +22,6 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* A forged weight must not overflow weight << HEAPTAP_OBJECT_FRACTION_BITS; no address space is larger. */
-#define MAX_WEIGHT (1ULL << 47)
-
 /* Keeps the name of a heap, unless it is known. */
 __noinline int keep_heap_name(__u64 process_id, __u32 tid, __u64 name) {
   struct heaptap_thread_key key = {.process_id = process_id, .tid = tid};

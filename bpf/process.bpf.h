@@ -8,6 +8,9 @@
 #include "bpf/kernel.h"
 #include "bpf/maps.bpf.h"
 
+/* A forged weight must not overflow weight << HEAPTAP_OBJECT_FRACTION_BITS; no address space is larger. */
+#define MAX_WEIGHT (1ULL << 47)
+
 /* The process whose books hold the samples of `tgid`: for a vfork child, its parent. Null: not recorded. */
 static __always_inline struct heaptap_process* find_process(__u32 tgid) {
   struct heaptap_process* process = bpf_map_lookup_elem(&processes, &tgid);

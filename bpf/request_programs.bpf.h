@@ -33,6 +33,11 @@ int probe_dump(struct pt_regs* context) {
     if (process && !asked.argument) __sync_fetch_and_and(&process->flags, ~HEAPTAP_PROCESS_RECORDS);
     return 0;
   }
+  if (asked.kind == HEAPTAP_ASK_LOST) {
+    __u64 weight = asked.argument <= MAX_WEIGHT ? asked.argument : 0;
+    if (process) count_loss(process->identity.id, HEAPTAP_LOSS_NO_MEMORY, weight);
+    return 0;
+  }
   if (asked.kind == HEAPTAP_ASK_TABLES && !process) return 0;
   /* Another collector may record it. */
   if (!process && !is_in_groups(read_settings())) return 0;

@@ -118,6 +118,24 @@ TEST_F(HostRequests, RecordsAreKeptOnDemand) {
   EXPECT_THAT(TakeKinds(), IsEmpty());
 }
 
+TEST_F(HostRequests, AProcessTellsOfLostSamples) {
+  const uint64_t id = Track().identity.id;
+  constexpr uint64_t kMostWeight = uint64_t{1} << 47;
+  uint64_t bytes = 0;
+  for (const uint64_t weight : {uint64_t{512}, uint64_t{1} << 40, kMostWeight, kMostWeight + 1, UINT64_MAX}) {
+    Ask(HEAPTAP_ASK_LOST, weight);
+    bytes += weight <= kMostWeight ? weight : 0;
+  }
+  RunAs(kOther);
+  Ask(HEAPTAP_ASK_LOST, 512);
+  EXPECT_EQ(LossesOf(id), (Losses{{HEAPTAP_LOSS_NO_MEMORY, 5}}));
+  EXPECT_EQ(LossesOf(0), Losses{});
+  const auto* loss = kernel.Find<heaptap_loss>("losses", heaptap_loss_key{id, HEAPTAP_LOSS_NO_MEMORY, 0});
+  ASSERT_NE(loss, nullptr);
+  EXPECT_EQ(loss->weight, bytes);
+  EXPECT_THAT(TakeKinds(), IsEmpty());
+}
+
 // --- reset -----------------------------------------------------------------------------------------------------------
 
 TEST_F(HostRequests, AResetBeginsNewBooks) {

@@ -28,6 +28,7 @@ constexpr LossText kLossTexts[HEAPTAP_LOSS_REASONS] = {
      "samples not recorded: the process has used up its share of the map of tallies, see max-contexts"},
     {"frees_unread", "ends without the latest frees: of each thread up to 63 freed blocks count as live"},
     {"beginning", "beginning of the process not recorded: what it had allocated before is missing"},
+    {"no_memory", "samples not recorded: a limit of the process left no memory for them"},
 };
 
 static_assert(HEAPTAP_MAX_WALK == 1024);  // as the texts say

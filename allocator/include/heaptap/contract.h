@@ -242,9 +242,11 @@ enum heaptap_ask_kind {
   HEAPTAP_ASK_RECENT = 'R',
   /* The same in the format of a log. */
   HEAPTAP_ASK_LOG = 'L',
-  /* These two need no file and no answer; they take effect before the probe returns. */
+  /* These three need no file and no answer; they take effect before the probe returns. */
   HEAPTAP_ASK_RESET = 'r',  /* forget all samples so far; `argument` is the lg_sample from now on */
   HEAPTAP_ASK_RECORD = 'k', /* keep a record of each sample from now on; with `argument` 0: keep none */
+  HEAPTAP_ASK_LOST = 'x',   /* count a sample as lost: there was no memory for its block, and the program got an
+                               ordinary one; `argument` is the weight */
   /* Needs no file: load the unwind tables of all code that the process has mapped so far. `argument` is
    * heaptap_control.tables_asked; the collector answers by writing it to tables_ready. If every allocation is a sample
    * (lg_sample 0), the process sends this request when it starts and when it has opened a library, and waits for the
