@@ -61,9 +61,9 @@ ALLOCATOR_SOURCES := $(filter-out $(GUEST_SOURCES) $(SAMPLE_SOURCES),$(wildcard 
 ALLOCATOR_ASSEMBLY := $(filter-out allocator/sample/%,$(wildcard allocator/*/*.S))
 # Only in the archive: what a static program must find in libc.
 ARCHIVE_ONLY := $(BUILD)/allocator/platform/libc_archive.o
-# Only in the shared libraries: dlopen, for which a static program has no other one to call; and what an archive finds in
-# libc.
-SHARED_ONLY := $(addprefix $(BUILD)/allocator/,api/dlopen.o api/dlopen_entry.o platform/libc_shared.o)
+# Only in the shared libraries: functions that call the next of their name, which a static program does not have; and what
+# an archive finds in libc.
+SHARED_ONLY := $(addprefix $(BUILD)/allocator/,api/dlopen.o api/dlopen_entry.o api/register_atfork.o platform/libc_shared.o)
 ALLOCATOR_OBJECTS := $(filter-out $(SHARED_ONLY) $(ARCHIVE_ONLY),$(ALLOCATOR_SOURCES:%.cc=$(BUILD)/%.o) $(ALLOCATOR_ASSEMBLY:%.S=$(BUILD)/%.o))
 # -fstack-protector checks functions with character buffers; -fstack-protector-strong would check the slow paths too.
 ALLOCATOR_FLAGS := -std=c++20 -O2 -g $(WARNINGS) $(HARDENING) -fstack-protector -I. -Iallocator/include -fPIC -fvisibility=hidden \
@@ -76,7 +76,8 @@ ifneq ($(IS_CLANG),)
 endif
 
 # The fast paths have no frame, and jump to slow paths that have one.
-$(addprefix $(BUILD)/allocator/,api/malloc_fast.o guest/fast.o guest/nested_calls.o guest/new_delete.o guest/new_functions.o sample/sample.o sample/wrap.o): ALLOCATOR_FLAGS += -fomit-frame-pointer -foptimize-sibling-calls
+$(addprefix $(BUILD)/allocator/,api/malloc_fast.o sample/sample.o sample/wrap.o) \
+  $(addprefix $(BUILD)/guest/allocator/guest/,fast.o nested_calls.o new_delete.o new_functions.o): ALLOCATOR_FLAGS += -fomit-frame-pointer -foptimize-sibling-calls
 
 $(BUILD)/allocator/%.o: allocator/%.cc
 	$(say) CXX $@
@@ -97,9 +98,11 @@ $(BUILD)/heaptap_allocator.o: allocator/text.ld $(ALLOCATOR_OBJECTS)
 # outlive any dlclose.
 LINK_SHARED = $(CC) -shared -nostdlib -o $@ $^ -Wl,-soname,$(@F) -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,--build-id -lgcc
 
+# -z initfirst: its constructor comes before all others. What other libraries do when they start (handlers of fork, all
+# pthread keys) finds the allocator started.
 $(BUILD)/libheaptap.so: $(BUILD)/heaptap_allocator.o $(SHARED_ONLY)
 	$(say) LINK $@
-	$(Q)$(LINK_SHARED)
+	$(Q)$(LINK_SHARED) -Wl,-z,initfirst
 
 $(BUILD)/heaptap_archive.o: $(BUILD)/heaptap_allocator.o $(ARCHIVE_ONLY)
 	$(say) LINK $@
@@ -110,9 +113,20 @@ $(BUILD)/libheaptap.a: $(BUILD)/heaptap_archive.o
 	$(Q)rm -f $@ && ar crs $@ $^
 
 # The guest has its own api and its own memory of chunks, and everything else of the allocator except what emulates
-# jemalloc.
-GUEST_OBJECTS := $(GUEST_SOURCES:%.cc=$(BUILD)/%.o) \
-  $(filter-out $(BUILD)/allocator/core/chunk_memory.o $(addprefix $(BUILD)/allocator/,api/% jemalloc/%),$(ALLOCATOR_OBJECTS))
+# jemalloc. Its chunks lie in one range, so core/ is another one (core/slab.h).
+GUEST_OBJECTS := $(patsubst $(BUILD)/%,$(BUILD)/guest/%,$(GUEST_SOURCES:%.cc=$(BUILD)/%.o) \
+  $(filter-out $(BUILD)/allocator/core/chunk_memory.o $(addprefix $(BUILD)/allocator/,api/% jemalloc/%),$(ALLOCATOR_OBJECTS)))
+
+$(BUILD)/guest/allocator/%.o: ALLOCATOR_FLAGS += -DHEAPTAP_GUEST
+$(BUILD)/guest/allocator/%.o: allocator/%.cc
+	$(say) CXX $@
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(ALLOCATOR_FLAGS) $(DEPENDENCIES) -c $< -o $@
+
+$(BUILD)/guest/allocator/%.o: allocator/%.S
+	$(say) AS $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) -g $(DEPENDENCIES) -c $< -o $@
 
 $(BUILD)/heaptap_guest.o: allocator/text.ld $(GUEST_OBJECTS)
 	$(say) LINK $@

@@ -186,7 +186,7 @@ LONG_TESTS += test-compilers test-debian13
 
 # One file of each kind: the allocator in C++ and C, assembly of the archive, the eBPF object, the collector with each of its
 # large libraries (CLI11, Abseil and JSON, SQLite, protozero), a unit test, and a C program, which also runs.
-DEBIAN13_FILES := allocator/guest/libc.o allocator/sample/functions.o allocator/platform/libc_archive.o bpf/heaptap.bpf.o \
+DEBIAN13_FILES := guest/allocator/guest/libc.o allocator/sample/functions.o allocator/platform/libc_archive.o bpf/heaptap.bpf.o \
   $(addprefix userspace/,cli/command_line.o cli/client.o history/database.o export/pprof_messages.o) \
   tests/unit/base_messages_test.o tests/targets/exact_threads
 .PHONY: test-debian13-compiles

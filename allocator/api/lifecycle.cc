@@ -12,12 +12,15 @@
 #include "allocator/profiling/records.h"
 #include "allocator/profiling/triggers.h"
 #include "allocator/sampling/pending_frees.h"
+#include "allocator/sampling/sampled_blocks.h"
 
 namespace heaptap::lifecycle {
 
 bool IsMallocConfShared() { return false; }
 
 void Begin() {
+  // Before the first sample: all slabs of samples have the same notes.
+  KeepRequestedSizes(ProcessConfiguration().prof_stats);
   StartSnapshots();
   StartTriggers(PrintStatistics);
 }
@@ -42,6 +45,8 @@ void ResetAfterFork() {
   ResetCodeTablesAfterFork();
   ForgetHighWater();
 }
+
+void EnsureStarted() { StartProcess(); }
 
 }  // namespace heaptap::lifecycle
 

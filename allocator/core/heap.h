@@ -114,6 +114,7 @@ struct Heap {
   bool orphaned;                   // parked by a fork, without a Flush
   ArenaIndex arena;                // of its slabs
   uint8_t exit_rounds;             // calls of the thread's destructor so far
+  uint32_t thread_id;              // of its thread, if nothing tells of the thread's end (heap_list.h); or 0
   uint64_t serial;                 // from 1 on; 0: the empty heap, and the shared heaps of arenas
   Heap* next_parked;
   Heap* next;  // in the list of all heaps

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/core/heap_list.h"
 
+#include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/syscall.h>
 
 #include <atomic>
 
@@ -24,6 +26,35 @@ uint64_t observer_seed;
 
 namespace {
 
+// Whether a thread was ever noted.
+constinit std::atomic<bool> has_noted;
+
+uint32_t ThreadId() { return static_cast<uint32_t>(SystemCall(SYS_gettid)); }
+
+// A thread of another process may have the number by now, so a thread that has ended may seem to live.
+bool Lives(uint32_t thread_id) { return SystemCall(SYS_tkill, thread_id, 0) != -ESRCH; }
+
+// A heap of the arena whose noted thread is gone. Looks at some of the heaps, in turn. nullptr: there is none among
+// them. REQUIRES: heaps_mutex is held.
+Heap* FindLeft(ArenaIndex arena) {
+  if (!has_noted.load(std::memory_order_relaxed)) return nullptr;
+  // More than one, so that threads which come one after the other need few heaps.
+  constexpr int kLooks = 16;
+  static Heap* next;  // under heaps_mutex
+  for (int i = 0; i < kLooks; i++) {
+    if (next == nullptr) next = all_heaps;
+    if (next == nullptr) return nullptr;
+    Heap* heap = next;
+    next = heap->next;
+    const bool is_noted = heap->state == HeapState::kOwned && heap->thread_id != 0 && heap->arena == arena;
+    if (!is_noted || Lives(heap->thread_id)) continue;
+    heap->thread_id = 0;
+    heap->busy.store(1, std::memory_order_relaxed);
+    return heap;
+  }
+  return nullptr;
+}
+
 // REQUIRES: heaps_mutex is held. nullptr: out of memory.
 Heap* MakeHeap(ArenaIndex arena) {
   constexpr size_t kHeapBytes = (sizeof(Heap) + kPageSize - 1) & ~(kPageSize - 1);
@@ -43,6 +74,7 @@ Heap* MakeHeap(ArenaIndex arena) {
 
 void Park(Heap* heap) {
   heap->state = HeapState::kParked;
+  heap->thread_id = 0;
   heap->next_parked = parked_heaps;
   if (parked_heaps == nullptr) last_parked = heap;
   parked_heaps = heap;
@@ -71,22 +103,35 @@ Heap* TakeParked(int arena) {
   return heap;
 }
 
+void NoteThread(Heap* heap) {
+  has_noted.store(true, std::memory_order_relaxed);
+  MutexLock lock(heaps_mutex);
+  heap->thread_id = ThreadId();
+}
+
+void RenumberThread(Heap* heap) {
+  if (heap->thread_id != 0) heap->thread_id = ThreadId();
+}
+
 Heap* AdoptOrMakeHeap(Arena& arena) {
   Heap* heap;
   uint64_t seed;
+  bool is_left = false;
   {
     MutexLock lock(heaps_mutex);
     if (arena.state.load(std::memory_order_relaxed) != ArenaState::kUsed) return nullptr;
     heap = TakeParked(arena.index);
+    if (heap == nullptr) {
+      heap = FindLeft(arena.index);
+      is_left = heap != nullptr;
+    }
     if (heap == nullptr) heap = MakeHeap(arena.index);
     if (heap == nullptr) return nullptr;
     seed = observer_seed;
   }
-  if (heap->orphaned) {
-    // The new owner must not be charged for the frees of the old thread.
-    heap->Flush();
-    observer::RestartHeap(heap, seed);
-  }
+  // The new owner must not be charged for the frees of the old thread.
+  if (heap->orphaned || is_left) heap->Flush();
+  if (heap->orphaned) observer::RestartHeap(heap, seed);
   heap->orphaned = false;
   heap->counters = &thread_counters;
   heap->exit_rounds = 0;

@@ -37,6 +37,12 @@ void ParkBehindOthers(Heap* heap);
 // it. nullptr: no such heap is parked.
 Heap* TakeParked(int arena);
 
+// Nothing will tell of the end of the calling thread, which uses the heap: once the thread is gone, a later one gets
+// the heap. REQUIRES: the lock is not held.
+void NoteThread(Heap* heap);
+// In the child of a fork: the calling thread has another number than in its parent.
+void RenumberThread(Heap* heap);
+
 // A heap for the calling thread. nullptr: out of memory, or the arena is being discarded.
 Heap* AdoptOrMakeHeap(Arena& arena);
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/core/thread.h"
 
-#include <limits.h>
-#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -16,6 +14,7 @@
 #include "allocator/core/decay.h"
 #include "allocator/core/heap_list.h"
 #include "allocator/core/observer.h"
+#include "allocator/core/thread_exit.h"
 #include "allocator/core/units.h"
 #include "allocator/platform/libc.h"
 #include "allocator/platform/mutex.h"
@@ -28,34 +27,6 @@ namespace {
 
 // The thread has parked its heap: only libc and destructors of other libraries still run on it.
 constinit thread_local bool thread_finished = false;
-
-// The round of thread-specific destructors in which the heap is parked. Other destructors may still allocate and free,
-// so it is the last round, except with ThreadSanitizer, which needs the last one itself.
-#ifdef __SANITIZE_THREAD__
-constexpr int kExitRound = PTHREAD_DESTRUCTOR_ITERATIONS - 1;
-#else
-constexpr int kExitRound = PTHREAD_DESTRUCTOR_ITERATIONS;
-#endif
-
-// Released after exit_key is there.
-constinit std::atomic<bool> has_exit_key;
-pthread_key_t exit_key;
-
-void OnThreadExit(void* argument);
-
-// Has OnThreadExit called at the end of the thread. May allocate.
-void AwaitExit(Heap* heap) {
-  const libc::ThreadFunctions functions = libc::FindThreadFunctions();
-  if (!functions) return;
-  if (!has_exit_key.load(std::memory_order_acquire)) {
-    MutexLock lock(heaps_mutex);
-    if (!has_exit_key.load(std::memory_order_relaxed)) {
-      if (functions.key_create(&exit_key, OnThreadExit) != 0) return;
-      has_exit_key.store(true, std::memory_order_release);
-    }
-  }
-  functions.setspecific(exit_key, heap);
-}
 
 // nullptr: the caller must use the fallback heap.
 Heap* AttachHeap() {
@@ -179,9 +150,8 @@ void ScavengeNextArena() {
   arena.mutex.Unlock();
 }
 
-void OnThreadExit(void* argument) {
-  Heap* heap = static_cast<Heap*>(argument);
-  if (++heap->exit_rounds < kExitRound && libc::FindThreadFunctions().setspecific(exit_key, heap) == 0) return;
+// The calling thread ends.
+void ParkHeapOfThread(Heap* heap) {
   observer::ThreadEnds();
   {
     HeapScope scope;
@@ -192,6 +162,25 @@ void OnThreadExit(void* argument) {
   current_heap = &empty_heap;
   MutexLock lock(heaps_mutex);
   Park(heap);
+}
+
+void ReportNoKey() {
+  static constinit std::atomic<bool> is_reported;
+  if (is_reported.exchange(true, std::memory_order_relaxed)) return;
+  Message message;
+  message << "<heaptap>: the process has no pthread key left for the allocator: the memory of a thread that has ended "
+             "is used again when other threads start\n";
+  message.Print();
+}
+
+// The heap is parked at the end of the calling thread, which uses it.
+void AwaitEnd(Heap* heap) {
+  // Without libc's threads there is one thread.
+  if (AwaitExit(heap, ParkHeapOfThread) || !libc::FindThreadFunctions()) return;
+  // The thread's own counters go with it.
+  heap->CountForNobody();
+  NoteThread(heap);
+  ReportNoKey();
 }
 
 }  // namespace
@@ -213,7 +202,7 @@ void HeapScope::UnlockSharedHeap(Heap& heap) { ArenaOf(heap.arena).mutex.Unlock(
 void SetHeapOfThread(Heap* heap) {
   current_heap = heap;
   // May allocate, with the heap already attached.
-  AwaitExit(heap);
+  AwaitEnd(heap);
 }
 
 void StartSharedHeap(Heap& heap) {
@@ -225,6 +214,8 @@ void StartThreads(uint64_t seed) {
   observer_seed = seed;
   StartSharedHeap(main_arena.heap);
 }
+
+void PrepareThreadExits() { TakeExitKey(ParkHeapOfThread); }
 
 void MaintainProcess(DueMaintenance due) {
   observer::SlowPathEnds();
@@ -315,6 +306,7 @@ void ResetHeapsAfterFork(uint64_t forks) {
   });
   for (Heap* heap = all_heaps; heap != nullptr; heap = heap->next) {
     const bool is_used = heap->state == HeapState::kOwned || heap->state == HeapState::kScavenged;
+    if (heap == current_heap) RenumberThread(heap);
     if (heap == current_heap || !is_used) {
       // A signal handler may have forked in the middle of a slow path, which must find its heap unchanged.
       if (heap->busy.load(std::memory_order_relaxed) == 0) observer::RestartHeap(heap, observer_seed);

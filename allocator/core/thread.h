@@ -69,6 +69,9 @@ inline void TickSlowPath() { HeapScope heap; }
 
 // Called once, before any heap is used. `seed`: for the observer's state of the heaps.
 void StartThreads(uint64_t seed);
+// Prepares for the end of threads, before other libraries have taken all keys of thread-specific data. Later is
+// possible too. REQUIRES: no lock is held.
+void PrepareThreadExits();
 // The calling thread uses this heap from now on. REQUIRES: it has one.
 void SetHeapOfThread(Heap* heap);
 // Starts the observer's state of a shared heap. REQUIRES: the lock of heaps is held.

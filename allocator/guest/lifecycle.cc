@@ -5,6 +5,7 @@
 #include "allocator/process/lifecycle.h"
 
 #include "allocator/guest/host.h"
+#include "allocator/guest/start.h"
 #include "allocator/guest/thread.h"
 #include "allocator/platform/libc.h"
 #include "allocator/process/process.h"
@@ -49,5 +50,7 @@ void ResetAfterFork() {
   ForgetHighWater();
   ResetCountdown();
 }
+
+void EnsureStarted() { StartGuest(); }
 
 }  // namespace heaptap::lifecycle

@@ -22,6 +22,7 @@ enum class LockRank : uint8_t {
   kStart,
   kSnapshot,
   kDump,
+  kExitKey,
   kHeaps,
   kArena,  // several of these, and of the next, only under kHeaps
   kPool,

@@ -190,6 +190,7 @@ void StartProcess() {
     message << "<jemalloc>: Error in atexit()\n";
     message.Print();
   }
+  PrepareThreadExits();
   lifecycle::Start();
   errno = saved;
   heaptap_probe_start(&::heaptap_control);

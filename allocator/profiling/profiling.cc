@@ -38,7 +38,6 @@ bool IsNameCharacter(char c) { return (c > 0x20 && c < 0x7f) || c == ' ' || c ==
 void StartProfiling() {
   SetNewThreadsSampled(ProcessConfiguration().prof_thread_active_init);
   StartSampleStatistics(ProcessConfiguration().prof_stats);
-  KeepRequestedSizes(ProcessConfiguration().prof_stats);
   StartRecords();
 }
 

@@ -134,6 +134,22 @@ $(NEW_PLUGINS) $(NEW_PROGRAMS): $(ALLOCATOR_TESTS)/new_plugin.o
 	$(say) LINK $@
 	$(Q)$(NEW_LINK) -o $@ $^
 
+# A program and a library whose constructor comes before the first allocation.
+EARLY := $(addprefix $(ALLOCATOR_TESTS)/,early_host libearly_library.so refuse_keys.so)
+
+$(ALLOCATOR_TESTS)/libearly_library.so $(ALLOCATOR_TESTS)/refuse_keys.so: $(ALLOCATOR_TESTS)/%.so:
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) -O1 -g $(WARNINGS) -fno-builtin -fPIC -shared -pthread $(DEPENDENCIES) -o $@ $<
+
+$(ALLOCATOR_TESTS)/libearly_library.so: tests/allocator/early_library.c
+$(ALLOCATOR_TESTS)/refuse_keys.so: tests/allocator/refuse_keys.c
+
+$(ALLOCATOR_TESTS)/early_host: tests/allocator/early_host.c $(ALLOCATOR_TESTS)/libearly_library.so
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) -O1 -g $(WARNINGS) -fno-builtin -pthread $(DEPENDENCIES) -o $@ $< -L$(@D) -learly_library -Wl,-rpath,'$$ORIGIN'
+
 # The caller finds its plugin through its own RUNPATH, which the program does not have.
 DEEPBIND := $(ALLOCATOR_TESTS)/deepbind
 
@@ -169,7 +185,7 @@ $(addprefix $(BUILD)/test-allocator/,extended arenas): $(BUILD)/test-allocator/%
 PRELOAD_TESTS := $(BUILD)/libheaptap.so $(BUILD)/libheaptap.a $(BUILD)/test-allocator/behaviour \
   $(BUILD)/test-allocator/options $(BUILD)/test-allocator/options_static $(BUILD)/test-allocator/extended $(BUILD)/test-allocator/arenas \
   $(ALLOCATOR_TESTS)/cxx_behaviour $(ALLOCATOR_TESTS)/cxx_plugin.so \
-  $(PRELOAD_PROGRAMS) $(NEW_PLUGINS) $(NEW_PROGRAMS) $(ALLOCATOR_TESTS)/deepbind_host $(ALLOCATOR_TESTS)/guest/own_malloc
+  $(PRELOAD_PROGRAMS) $(EARLY) $(NEW_PLUGINS) $(NEW_PROGRAMS) $(ALLOCATOR_TESTS)/deepbind_host $(ALLOCATOR_TESTS)/guest/own_malloc
 
 # Not in parallel with tests of a daemon, which records every process: some of these need unrecorded processes.
 .PHONY: test-allocator-preload
@@ -180,7 +196,7 @@ test-allocator-preload: $(PRELOAD_TESTS)
 # Programs that libheaptap-guest.so is preloaded into, over several hosts.
 GUEST_TESTS := $(ALLOCATOR_TESTS)/guest
 
-$(addprefix $(GUEST_TESTS)/,api own_malloc odd): $(GUEST_TESTS)/%: tests/allocator/guest/%.c
+$(addprefix $(GUEST_TESTS)/,api own_malloc odd pages twice): $(GUEST_TESTS)/%: tests/allocator/guest/%.c
 	$(say) CC $@
 	@mkdir -p $(@D)
 	$(Q)$(CC) -O1 -g $(WARNINGS) -fno-builtin -rdynamic -Iallocator/include -Itests/allocator $(DEPENDENCIES) -o $@ $<
@@ -202,7 +218,7 @@ $(GUEST_TESTS)/heap_law: tests/allocator/guest/heap_law.cc $(BUILD)/libheaptap-s
 	$(Q)$(CXX) -std=c++20 -O1 -g $(WARNINGS) -pthread -Iallocator/include -Itests/allocator $(DEPENDENCIES) -o $@ $< \
 	  -L$(BUILD) -lheaptap-sample
 
-GUEST_TEST_PROGRAMS := $(addprefix $(GUEST_TESTS)/,api own_malloc odd law heap_law moments border plugin.so audit.so \
+GUEST_TEST_PROGRAMS := $(addprefix $(GUEST_TESTS)/,api own_malloc odd pages twice law heap_law moments border plugin.so audit.so \
   bare_host.so)
 
 # As above, not in parallel with a daemon.

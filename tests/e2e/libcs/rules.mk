@@ -12,7 +12,7 @@ ROOTS := xenial bullseye bookworm trixie
 
 # The first list: what is recorded. The second: what malloc and its relatives promise, with headers that xenial lacks.
 RECORDED_BY_LIBC := exact_threads children frames puppet loader late_threads libleft.so liblate_threads.so wiki_leak
-CHECKED_BY_LIBC := behaviour extended getenv_under_lock api odd
+CHECKED_BY_LIBC := behaviour extended getenv_under_lock api odd libearly_library.so early_host
 MUSL_PROGRAMS := $(addprefix $(LIBCS)/musl/,$(RECORDED_BY_LIBC) $(CHECKED_BY_LIBC) c_law)
 ROOT_PROGRAMS := $(foreach root,$(ROOTS),$(addprefix $(LIBCS)/$(root)/,$(RECORDED_BY_LIBC) \
   $(if $(filter-out xenial,$(root)),$(CHECKED_BY_LIBC))))
@@ -29,6 +29,10 @@ $(LIBCS)/$(1)/libleft.so: tests/targets/plugin.c
 $(LIBCS)/$(1)/libleft.so: private LIBC_LINK := -fPIC -shared -Wl,-Bsymbolic -DSIDE=left -DFRAME=264
 $(LIBCS)/$(1)/liblate_threads.so: tests/targets/late_threads.c
 $(LIBCS)/$(1)/liblate_threads.so: private LIBC_LINK := -fPIC -shared -DPLUGIN -pthread
+$(LIBCS)/$(1)/libearly_library.so: tests/allocator/early_library.c
+$(LIBCS)/$(1)/libearly_library.so: private LIBC_LINK := -fPIC -shared -pthread
+$(LIBCS)/$(1)/early_host: $(LIBCS)/$(1)/libearly_library.so
+$(LIBCS)/$(1)/early_host: private LIBC_LINK := -pthread -L$(LIBCS)/$(1) -learly_library -Wl,-rpath,'$$$$ORIGIN'
 $(LIBCS)/$(1)/wiki_leak: private LIBC_LINK := -O0 -Wno-unused-result
 $(LIBCS)/$(1)/late_threads: private LIBC_LINK := -ldl
 $(LIBCS)/$(1)/%: LIBC_LINK := -rdynamic -pthread -ldl -lm
@@ -38,14 +42,14 @@ $(LIBCS)/$(1)/%: tests/allocator/%.c
 	$$(LIBC_RECIPE)
 $(LIBCS)/$(1)/%: tests/allocator/guest/%.c
 	$$(LIBC_RECIPE)
-$(LIBCS)/$(1)/libleft.so $(LIBCS)/$(1)/liblate_threads.so:
+$(LIBCS)/$(1)/libleft.so $(LIBCS)/$(1)/liblate_threads.so $(LIBCS)/$(1)/libearly_library.so:
 	$$(LIBC_RECIPE)
 endef
 
 define LIBC_RECIPE
 $(say) CC $@
 @mkdir -p $(@D)
-$(Q)$(LIBC_CC_$(notdir $(@D))) $(LIBC_FLAGS) $(DEPENDENCIES) $< -o $@ $(LIBC_LINK)
+$(Q)$(LIBC_CC_$(notdir $(@D))) $(LIBC_FLAGS) $(DEPENDENCIES) $(filter %.c,$^) -o $@ $(LIBC_LINK)
 endef
 $(foreach libc,musl $(ROOTS),$(eval $(call LIBC_PROGRAMS,$(libc))))
 

@@ -235,6 +235,17 @@ def test_odd_circumstances(lab, libc, way):
 
 
 @pytest.mark.without_bpf
+@pytest.mark.parametrize("kind", ["allocator", "guest"])
+@NEW_HEADERS
+def test_a_library_starts_before_the_first_allocation(lab, libc, kind):
+    """glibc before 2.34 starts libpthread before the allocator."""
+    for early, way, answer in (("fork", "fork", "ok\n"), ("keys", "threads", "used again\n")):
+        host = lab.program(*libc.command("early_host", way), env=preload(kind, EARLY=early, SAMPLE="0"))
+        host.ends()
+        assert host.stdout() == answer
+
+
+@pytest.mark.without_bpf
 @pytest.mark.parametrize("rate", ["0", "8", "12", "16"])
 def test_the_sampling_law_over_musl(lab, rate):
     words = libc_roots.Musl().command("c_law")

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// glibc's function behind pthread_atfork. Handlers run before a fork in the reverse order of their registration. Those
+// of the allocator take its locks, so they must be the last that run, and be registered first: those of others may
+// allocate, or wait for threads that do. The allocator starts before other libraries do (-z initfirst), except where
+// glibc before 2.34 starts libpthread in its place. So it starts here at the latest.
+#include <errno.h>
+#include <pthread.h>
+
+#include "allocator/api/symbols.h"
+#include "allocator/platform/objects.h"
+#include "allocator/process/lifecycle.h"
+
+extern "C" {
+// musl's, where nobody but the allocator calls the function below.
+extern decltype(pthread_atfork) pthread_atfork __attribute__((weak));
+}
+
+HEAPTAP_C_EXPORT int __register_atfork(void (*prepare)(), void (*parent)(), void (*child)(), void* object) {
+  heaptap::lifecycle::EnsureStarted();
+  const auto next = reinterpret_cast<decltype(&__register_atfork)>(heaptap::FindNext("__register_atfork"));
+  if (next != nullptr) return next(prepare, parent, child, object);
+  return &pthread_atfork != nullptr ? pthread_atfork(prepare, parent, child) : ENOSYS;
+}
