@@ -70,7 +70,8 @@ void FillGrown(void* pointer, size_t old_usable, size_t usable, bool is_zero, bo
   }
 }
 
-// An allocation that the observer wants. Inlined: a frame of the allocator costs one of the program on deep stacks.
+// An allocation that the observer wants. nullptr: there is no memory for it. Inlined: a frame of the allocator costs
+// one of the program on deep stacks.
 [[gnu::always_inline]] inline void* AllocateObserved(Arena& arena, unsigned size_class, uint64_t weight,
                                                      size_t requested) {
   // Before the observer reads it.
@@ -78,12 +79,28 @@ void FillGrown(void* pointer, size_t old_usable, size_t usable, bool is_zero, bo
   void* pointer = observer::AllocateBlock(arena, size_class, requested, weight);
   if (HEAPTAP_LIKELY(pointer != nullptr)) return pointer;
   thread_counters.allocated -= kClassSize[size_class];
-  return FailWithEnomem();
+  return nullptr;
 }
 
 // The arena of an allocation that names one, or else that of the thread.
 inline Arena& ArenaOfRequest() { return CurrentArena(); }
 inline Arena& ArenaOfRequest(Arena& arena) { return arena; }
+
+// An ordinary block for an allocation that the observer wanted, and for which there was no memory in its slabs.
+// nullptr: out of memory.
+template <typename... Place>
+[[gnu::cold, gnu::noinline]] void* AllocateInstead(size_t size_class, uint64_t weight, Place&... place) {
+  void* block;
+  {
+    HeapScope heap(place...);
+    // The countdown has ended for this allocation, and does not count it again.
+    heap->countdown().TakeBack(size_class, 1);
+    block = heap->Take(size_class).block;
+    if (HEAPTAP_UNLIKELY(IsShared(*heap)) && block != nullptr) thread_counters.allocated += kClassSize[size_class];
+  }
+  if (block != nullptr) observer::Lost(weight);
+  return block;
+}
 
 // `requested`: the size that the program requested. `place`: the arena, if the program names one. Inlined as
 // AllocateObserved.
@@ -99,6 +116,8 @@ template <typename... Place>
   }
   void* pointer =
       taken.weight != 0 ? AllocateObserved(ArenaOfRequest(place...), size_class, taken.weight, requested) : taken.block;
+  if (HEAPTAP_UNLIKELY(pointer == nullptr) && taken.weight != 0)
+    pointer = AllocateInstead(size_class, taken.weight, place...);
   if (HEAPTAP_UNLIKELY(pointer == nullptr)) return FailWithEnomem();
   FillNew(pointer);
   return pointer;
@@ -185,12 +204,11 @@ void* ReallocateSmall(Slab* slab, void* pointer, const TargetBlock& wanted) {
   // chance moves too, since the observer could not give it an aligned block.
   if (!sampled && wanted.usable == slab->size && FitsSlab(wanted.usable, wanted.traits.alignment)) {
     uint64_t weight = SampleInPlace(slab->size_class);
-    const int saved = errno;
     void* target =
         weight != 0 ? AllocateObserved(ArenaOf(slab->arena), slab->size_class, weight, wanted.size) : nullptr;
     if (target != nullptr) return MoveBlock(pointer, target, wanted.usable);
     // Not a sample, or no memory for one.
-    errno = saved;
+    if (weight != 0) observer::Lost(weight);
     CountInPlace(wanted.usable);
     return pointer;
   }

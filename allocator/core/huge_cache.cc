@@ -54,7 +54,8 @@ void UnmapAll(const Leaving& leaving) {
 void KeepHuge(Huge* huge) {
   const size_t mapped = huge->mapped;
   const size_t bound = DirtyDecay() == 0 ? 0 : DirtyBound();
-  if (mapped > bound) return UnmapHuge(huge);
+  // What the program has done to some of the pages (mprotect, madvise) ends with the block.
+  if (mapped > bound || !IsOneMapping(huge, mapped)) return UnmapHuge(huge);
   Leaving leaving;
   {
     MutexLock lock(cache_mutex);
@@ -88,7 +89,8 @@ void UnmapHuge(Huge* huge) {
   const size_t mapped = huge->mapped;
   AddToFigure(&heaptap_statistics::mapped, -static_cast<int64_t>(mapped));
   AddToFigure(&heaptap_statistics::metadata, -static_cast<int64_t>(kPageSize));
-  Unmap(huge, mapped + kPageSize);
+  // A part of a mapping may stay mapped. Nothing finds it again.
+  if (!Unmap(huge, mapped + kPageSize)) DiscardPages(huge, mapped + kPageSize);
 }
 
 bool PurgeHuge(uint64_t milliseconds) {

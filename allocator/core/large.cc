@@ -126,8 +126,9 @@ Huge* MapHuge(size_t mapped, size_t alignment) {
   if (pointer == nullptr) return nullptr;
   CountMapped(static_cast<int64_t>(mapped));
   AddToFigure(&heaptap_statistics::metadata, kPageSize);
-  AdviseHugePages(pointer, mapped, true);
   Huge* huge = HugeOf(pointer);
+  // With the descriptor's page, so that all of it is one mapping: the system moves no others.
+  AdviseHugePages(huge, mapped + kPageSize, true);
   huge->mapped = mapped;
   return huge;
 }
@@ -219,6 +220,7 @@ bool ResizeHuge(Huge* huge, size_t size, size_t requested) {
 void* MoveHuge(Arena& arena, Huge* huge, size_t size, size_t requested) {
   char* source = HugeMemory(huge);
   size_t mapped = PagesFor(size);
+  if (!IsOneMapping(huge, huge->mapped)) return nullptr;
   char* target = static_cast<char*>(MapAligned(mapped, kChunkSize, kPageSize));
   if (target == nullptr) return nullptr;
   size_t old_mapped = huge->mapped;
@@ -226,10 +228,9 @@ void* MoveHuge(Arena& arena, Huge* huge, size_t size, size_t requested) {
   EndBlock(source, huge);
   SetHuge(source, false);
   if (!MoveMapping(huge, old_mapped + kPageSize, mapped + kPageSize, target - kPageSize)) {
-    // The process has no mappings left. The block stays at its address, as a new allocation.
+    // The process has no mappings left, or the system no memory. The block stays at its address, as a new allocation.
     SetHuge(source, true);
     BeginBlock(source, huge, huge->requested);
-    Unmap(target - kPageSize, mapped + kPageSize);
     return nullptr;
   }
   SetHuge(target, true);

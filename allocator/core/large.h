@@ -39,8 +39,8 @@ void FreeHuge(Huge* huge, bool returns_memory = false);
 bool ResizeRun(Slab* run, size_t size, size_t requested);
 bool ResizeHuge(Huge* huge, size_t size, size_t requested);
 
-// Moves a huge block, perhaps to another arena, by moving its pages instead of copying them. nullptr: out of memory,
-// and the block is unchanged.
+// Moves a huge block, perhaps to another arena, by moving its pages instead of copying them. nullptr: out of memory, or
+// the program has changed a property of some of the pages; and the block is unchanged.
 void* MoveHuge(Arena& arena, Huge* huge, size_t size, size_t requested);
 
 }  // namespace heaptap

@@ -65,19 +65,26 @@ uint64_t NextSerial();
 
 // A block from a slab of the observer (kSampledOwner), for an allocation that it wants. nullptr: out of memory.
 void* TakeBlock(Arena& arena, unsigned size_class, size_t requested, uint64_t serial);
-// What TakeBlock was told. `requested` is the usable size if the observer does not keep requested sizes.
+// What TakeBlock was told. `requested` is the usable size if the observer does not keep requested sizes. The serial
+// number is kEnded after EndSample.
 Sample SampleOf(const Slab* slab, const Block* block);
-// Takes back a block that TakeBlock returned.
+inline constexpr uint64_t kEnded = UINT64_MAX;
+// The block is about to be freed. False: it is free already, and the free is refused (invalid_free.h). To free it once
+// more would give it away twice, or take its slab from blocks that live.
+bool EndSample(const Slab* slab, const Block* block);
+// Takes back a block that TakeBlock returned. REQUIRES: EndSample.
 void ReturnBlock(Slab* slab, Block* block);
 
 // A block for a wanted allocation is ready for use.
 void Allocated(const void* pointer, const Sample& sample, uint64_t weight);
-// Such a block is about to be freed, moved or resized.
+// There was no memory for a wanted allocation. The program gets an ordinary block, if there is one.
+void Lost(uint64_t weight);
+// A block of a wanted allocation is about to be freed, moved or resized.
 void Freed(const void* pointer, const Sample& sample);
 // Allocates a block of the class for a wanted allocation: calls NextSerial, TakeBlock and Allocated. nullptr: out of
 // memory.
 void* AllocateBlock(Arena& arena, unsigned size_class, size_t requested, uint64_t weight);
-// Frees a block that TakeBlock returned: calls Freed and ReturnBlock.
+// Frees a block that TakeBlock returned: calls EndSample, Freed and ReturnBlock.
 void FreeBlock(Slab* slab, Block* block);
 
 // Frees all live blocks of the observer's slab, as FreeBlock does. The observer uses the slab no more. REQUIRES: no

@@ -78,6 +78,8 @@ inline constexpr std::memory_order kOwnerOrder = std::memory_order_relaxed;
 inline constexpr unsigned kChunkShift = 25;
 inline constexpr size_t kChunkSize = size_t{1} << kChunkShift;
 inline constexpr unsigned kAddressBits = 47;
+// The range of a guest has 1 TiB, which is more than any machine has memory.
+inline constexpr unsigned kRangeBits = 40;
 
 // Units have one of two sizes: a short slab has enough small blocks, a long slab enough larger ones.
 inline constexpr unsigned kShortShift = 16;
@@ -166,6 +168,7 @@ struct Chunk {
   uint64_t free_bits[8];     // bit of a unit: 1 if it is free
   uint32_t longest;          // the length of the longest row of free units
   uint32_t reach;            // the units from this one on were never in use, and their descriptors never written
+  bool huge_pages;           // the kernel may back it with huge pages: until a page of a slab has gone back
   Chunk* next_of_room;       // in the list of the chunks with the same room (chunks.h)
   Chunk* previous_of_room;
   // A lower bound of free_since of the dirty units; kNeverDirty: no unit is dirty.
@@ -180,14 +183,24 @@ static_assert((kChunkSize >> kShortShift) * sizeof(Slab) <= size_t{1} << kShortS
 inline constexpr uint8_t kForeign = 0;    // not the allocator's; also the kind of nullptr
 inline constexpr uint8_t kHuge = 1;       // a huge block begins there
 inline constexpr uint8_t kFreedHuge = 2;  // a huge block began there, and was the allocator's last use of the address
-inline constexpr size_t kChunkTableSize = size_t{1} << (kAddressBits - kChunkShift);
+#ifdef HEAPTAP_GUEST
+// A guest asks for no address outside of its range (guest/range.h). A small table leaves the host more of a limit of
+// locked memory.
+inline constexpr unsigned kTableBits = kRangeBits;
+#else
+inline constexpr unsigned kTableBits = kAddressBits;
+#endif
+inline constexpr size_t kChunkTableSize = size_t{1} << (kTableBits - kChunkShift);
 extern std::atomic<uint8_t> chunk_table[kChunkTableSize];
+
+inline size_t TableIndex(const void* pointer) {
+  return reinterpret_cast<uintptr_t>(pointer) >> kChunkShift & (kChunkTableSize - 1);
+}
 
 // The kind at an address, ignoring the bits from kAddressBits on. No block has such bits; the slow paths of free check
 // them.
 inline uint8_t ChunkKindBelow(const void* pointer) {
-  return chunk_table[reinterpret_cast<uintptr_t>(pointer) >> kChunkShift & (kChunkTableSize - 1)].load(
-      std::memory_order_relaxed);
+  return chunk_table[TableIndex(pointer)].load(std::memory_order_relaxed);
 }
 
 inline uint8_t ChunkKind(const void* pointer) {
@@ -199,7 +212,7 @@ inline uint8_t ChunkKind(const void* pointer) {
 inline Slab* SlabOf(const void* pointer, unsigned shift) {
   uintptr_t address = reinterpret_cast<uintptr_t>(pointer);
   uintptr_t unit = (address & (kChunkSize - 1)) >> shift;
-  uintptr_t chunk = (address >> kChunkShift & (kChunkTableSize - 1)) << kChunkShift;
+  uintptr_t chunk = (address >> kChunkShift & ((size_t{1} << (kAddressBits - kChunkShift)) - 1)) << kChunkShift;
   return reinterpret_cast<Slab*>(chunk + unit * sizeof(Slab));
 }
 

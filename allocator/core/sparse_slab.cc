@@ -142,9 +142,7 @@ void TakeBack(Slab* slab, uint32_t least) {
 
 void RenewSlab(Slab* slab) {
   HEAPTAP_ASSERT(IsEmptied(slab) && slab->used == slab->used_settled);
-  for (uint32_t page = 0; page < kMostPages; page++) {
-    if (IsPageReturned(slab, page)) TakePage(slab, page);
-  }
+  TakeAllPages(slab);
   const uint32_t used_bytes = slab->carved * SizeOf(slab);
   if (used_bytes > slab->touched) slab->touched = used_bytes;
   slab->local_free = nullptr;

@@ -21,13 +21,19 @@
 
 namespace heaptap {
 
-constinit std::atomic<uint8_t> chunk_table[size_t{1} << (kAddressBits - kChunkShift)]{};
+constinit std::atomic<uint8_t> chunk_table[kChunkTableSize]{};
 
 namespace {
 
-constexpr size_t kChunkMinimum = 4 * 1024 * 1024;
-// Where address space is limited, a chunk takes at most one part in this many of it.
+// The first chunk of each kind. Small processes get by with it, so it takes little of what a limit of address space
+// allows, and no huge pages, which would inflate them.
+constexpr size_t kFirstChunk = 4 * 1024 * 1024;
+// Where mappings are limited, a chunk takes at most one part in this many of the limit.
 constexpr uint64_t kLimitShare = 16;
+// Once the system has refused a chunk, each takes at most one part in this many of what is left: blocks of the other
+// kind of chunk, and what the program maps, need some too.
+constexpr size_t kRefusedShare = 16;
+constinit bool is_refused;  // under units_mutex
 
 constinit Mutex units_mutex{LockRank::kUnits};
 constinit Mutex purge_mutex{LockRank::kPurge};  // taken before units_mutex; held during the purge of a chunk
@@ -46,7 +52,7 @@ void AddTo(std::atomic<uint64_t>* count, uint64_t amount) { count->fetch_add(amo
 
 // REQUIRES: units_mutex is held.
 void SetChunkKind(const void* pointer, uint8_t kind) {
-  size_t index = reinterpret_cast<uintptr_t>(pointer) >> kChunkShift;
+  const size_t index = TableIndex(pointer);
   if (index < table_begin) table_begin = index;
   if (index >= table_end) table_end = index + 1;
   // Release: the header or descriptor that readers find by the kind is written.
@@ -114,34 +120,69 @@ void ReturnUnits(Chunk* chunk, size_t first, size_t count, bool dirty, uint64_t 
   AddToFigure(&heaptap_statistics::dirty, UnitBytes(chunk, count));
 }
 
-// Where address space is limited, the chunk may be smaller than kChunkSize, but at least `needed` and kChunkMinimum.
-// `huge_pages`: whether the kernel may back it with huge pages.
-Chunk* MapChunk(size_t needed, bool huge_pages) {
-  uint64_t share = AddressSpaceLimit() / kLimitShare;
-  for (size_t size = kChunkSize; size >= kChunkMinimum && size >= needed; size /= 2) {
-    bool can_shrink = size / 2 >= kChunkMinimum && size / 2 >= needed;
-    if (size > share && can_shrink) continue;
+// With mlockall(MCL_FUTURE) the system refuses mappings beyond RLIMIT_MEMLOCK, of which chunk_table takes half at the
+// default limit. The part of it that was never written needs no lock. Nor do the parts of a chunk's first unit behind
+// its descriptors.
+void UnlockTable() {
+  const auto page_at = [](size_t index) {
+    return (reinterpret_cast<uintptr_t>(chunk_table + index) + kPageSize - 1) & ~uintptr_t{kPageSize - 1};
+  };
+  const auto unlock = [](uintptr_t begin, uintptr_t end) {
+    if (begin < end) UnlockPages(reinterpret_cast<void*>(begin), end - begin);
+  };
+  const bool is_used = table_begin < table_end;
+  unlock(page_at(0), is_used ? page_at(table_begin) - kPageSize : page_at(0));
+  unlock(page_at(is_used ? table_end : 0), page_at(std::size(chunk_table)) - kPageSize);
+}
+
+struct ChunkMapping {
+  void* memory;  // nullptr: out of memory
+  size_t size;
+};
+
+// At most `size` bytes, and at least `needed`.
+ChunkMapping MapWhatIsLeft(size_t size, size_t needed) {
+  UnlockTable();
+  for (; size > needed; size /= 2) {
     void* memory = MapChunkMemory(size);
     if (memory == nullptr) continue;
-    AddToFigure(&heaptap_statistics::mapped, static_cast<int64_t>(size));
-    // Before the first write, which may get a huge page.
-    AdviseHugePages(memory, size, huge_pages);
-    Chunk* chunk = static_cast<Chunk*>(memory);
-    chunk->units = static_cast<uint32_t>(size >> kShortShift);  // in short units; MakeChunk converts
-    return chunk;
+    const size_t share = size / kRefusedShare < needed ? needed : size / kRefusedShare;
+    const bool is_cut = Unmap(static_cast<char*>(memory) + share, size - share);
+    return {memory, is_cut ? share : size};
   }
-  return nullptr;
+  return {MapChunkMemory(needed), needed};
+}
+
+// A new chunk of at least `needed` bytes, a number of units, and of about `size`. nullptr: out of memory.
+Chunk* MapChunk(unsigned shift, size_t needed, size_t size, bool huge_pages) {
+  const uint64_t share = MappingLimit() / kLimitShare;
+  while (size > share && size > needed && size > kFirstChunk) size /= 2;
+  if (size < needed) size = needed;
+  ChunkMapping mapping{is_refused ? nullptr : MapChunkMemory(size), size};
+  if (mapping.memory == nullptr) mapping = MapWhatIsLeft(size, needed);
+  if (mapping.memory == nullptr) return nullptr;
+  AddToFigure(&heaptap_statistics::mapped, static_cast<int64_t>(mapping.size));
+  // Before the first write, which may get a huge page.
+  AdviseHugePages(mapping.memory, mapping.size, huge_pages);
+  Chunk* chunk = static_cast<Chunk*>(mapping.memory);
+  chunk->shift = shift;
+  chunk->units = static_cast<uint32_t>(mapping.size >> shift);
+  chunk->huge_pages = huge_pages;
+  if (mapping.size == size) return chunk;
+  is_refused = true;
+  const size_t used = DescriptorBytes(chunk->units);
+  UnlockPages(static_cast<char*>(mapping.memory) + used, (size_t{1} << shift) - used);
+  return chunk;
 }
 
 // Makes a chunk with room for `count` units at this alignment. False: out of memory.
 bool MakeChunk(unsigned shift, size_t count, size_t alignment) {
   Chunks& chunks = ChunksOf(shift);
-  // Unit 0 is the chunk's own, so the first aligned place is at unit `alignment`. The first chunk gets no huge pages:
-  // they would inflate small processes.
-  Chunk* chunk = MapChunk((alignment + count) << shift, chunks.first() != nullptr);
+  // Unit 0 is the chunk's own, so the first aligned place is at unit `alignment`.
+  const size_t needed = (alignment + count) << shift;
+  const bool is_small = chunks.first() == nullptr && needed <= kFirstChunk;
+  Chunk* chunk = MapChunk(shift, needed, is_small ? kFirstChunk : kChunkSize, !is_small);
   if (chunk == nullptr) return false;
-  chunk->shift = shift;
-  chunk->units >>= shift - kShortShift;
   chunk->dirty_since.store(kNeverDirty, std::memory_order_relaxed);
   chunks.Add(chunk);
   SetChunkKind(chunk, static_cast<uint8_t>(shift));
@@ -261,12 +302,31 @@ void ReleaseUnits(Slab* slab, bool dirty) {
   ReturnUnits(chunk, UnitIndex(slab), slab->units, dirty, now);
 }
 
+bool RenewUnits(Slab* run) {
+  const Chunk* chunk = ChunkOf(run);
+  char* memory = SlabMemory(run);
+  const size_t bytes = static_cast<size_t>(UnitBytes(chunk, run->units));
+  if (!RenewPages(memory, bytes)) return false;
+  AdviseHugePages(memory, bytes, chunk->huge_pages);
+  return true;
+}
+
 bool ReturnPages(Slab* slab, uint32_t first, uint32_t count) {
   if (!Discard(SlabMemory(slab) + first * kPageSize, count * kPageSize)) return false;
-  // For CheckUnits.
-  MutexLock lock(units_mutex);
-  for (uint32_t page = first; page < first + count; page++) slab->returned_pages[page / 64] |= uint64_t{1} << page % 64;
-  AddToFigure(&heaptap_statistics::active, -static_cast<int64_t>(count * kPageSize));
+  Chunk* chunk = ChunkOf(slab);
+  bool forbids_huge_pages;
+  {
+    // For CheckUnits.
+    MutexLock lock(units_mutex);
+    for (uint32_t page = first; page < first + count; page++) {
+      slab->returned_pages[page / 64] |= uint64_t{1} << page % 64;
+    }
+    AddToFigure(&heaptap_statistics::active, -static_cast<int64_t>(count * kPageSize));
+    forbids_huge_pages = chunk->huge_pages;
+    chunk->huge_pages = false;
+  }
+  // The kernel would fill the holes again, to make huge pages of what is left.
+  if (forbids_huge_pages) AdviseHugePages(chunk, size_t{chunk->units} << chunk->shift, false);
   return true;
 }
 
@@ -274,6 +334,16 @@ void TakePage(Slab* slab, uint32_t page) {
   MutexLock lock(units_mutex);
   slab->returned_pages[page / 64] &= ~(uint64_t{1} << page % 64);
   AddToFigure(&heaptap_statistics::active, int64_t{kPageSize});
+}
+
+void TakeAllPages(Slab* slab) {
+  MutexLock lock(units_mutex);
+  int64_t pages = 0;
+  for (uint64_t& returned : slab->returned_pages) {
+    pages += __builtin_popcountll(returned);
+    returned = 0;
+  }
+  AddToFigure(&heaptap_statistics::active, pages * static_cast<int64_t>(kPageSize));
 }
 
 bool ResizeUnits(Slab* run, size_t count) {

@@ -32,6 +32,9 @@ Slab* NewSlab(unsigned size_class, uintptr_t owner, ArenaIndex arena);
 // is used, and no wake for it is pending.
 void ReleaseUnits(Slab* slab, bool dirty = true);
 
+// Gives a run new pages, which read as zero, whatever the program has done to the old ones. False: the system refuses.
+bool RenewUnits(Slab* run);
+
 // Makes a run longer or shorter in place. False: the units behind it are not free, and nothing has changed.
 bool ResizeUnits(Slab* run, size_t count);
 
@@ -48,6 +51,7 @@ void PurgeExcess();
 bool ReturnPages(Slab* slab, uint32_t first, uint32_t count);
 // A returned page will be used again: undoes the note.
 void TakePage(Slab* slab, uint32_t page);
+void TakeAllPages(Slab* slab);
 
 // Whether the unit is free. REQUIRES: it belongs to a chunk.
 bool IsFreeUnit(const Slab* slab);

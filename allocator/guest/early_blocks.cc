@@ -27,6 +27,7 @@ void* ResizeEarlyBlock(void* pointer, size_t size) {
   if (moved == nullptr || pointer == nullptr) return moved;
   Slab* slab = SlabOf(pointer, ChunkKind(pointer));
   memcpy(moved, pointer, slab->size < size ? slab->size : size);
+  if (!observer::EndSample(slab, static_cast<Block*>(pointer))) return moved;
   AddToFigure(&heaptap_statistics::sampled_objects, 1);
   observer::ReturnBlock(slab, static_cast<Block*>(pointer));
   return moved;

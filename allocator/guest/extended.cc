@@ -18,7 +18,9 @@
 using heaptap::Charge;
 using heaptap::ChargedSize;
 using heaptap::host;
+using heaptap::IsOfGuest;
 using heaptap::SampleTraits;
+using heaptap::ServedByHost;
 using heaptap::TakeSample;
 
 namespace {
@@ -38,32 +40,36 @@ bool IsPowerOfTwo(size_t number) { return number != 0 && (number & (number - 1))
 
 void* heaptap::SlowTcMalloc(size_t size) {
   if (void* sample = TakeSample(size)) return sample;
-  return host.tc_malloc(size);
+  return ServedByHost(host.tc_malloc(size));
 }
 
 void* heaptap::SlowTcCalloc(size_t count, size_t size) {
   size_t bytes;
   const bool fits = !__builtin_mul_overflow(count, size, &bytes);
   if (void* sample = fits ? TakeSample(bytes, {.zero = true}) : nullptr) return sample;
-  return host.tc_calloc(count, size);
+  return ServedByHost(host.tc_calloc(count, size));
 }
 
 void* heaptap::SlowMallocx(size_t size, int flags) {
   if (void* sample = TakeExtendedSample(size, flags)) return sample;
-  return host.mallocx(size, flags);
+  return ServedByHost(host.mallocx(size, flags));
 }
 
 HEAPTAP_C_EXPORT void* tc_memalign(size_t alignment, size_t size) {
   const bool is_over = Charge(ChargedSize(size, alignment));
   void* sample = is_over && IsPowerOfTwo(alignment) ? TakeSample(size, {.alignment = alignment}) : nullptr;
-  return sample != nullptr ? sample : host.tc_memalign(alignment, size);
+  return sample != nullptr ? sample : ServedByHost(host.tc_memalign(alignment, size));
 }
 
 HEAPTAP_C_EXPORT int tc_posix_memalign(void** result, size_t alignment, size_t size) {
   const bool is_valid = IsPowerOfTwo(alignment) && alignment % sizeof(void*) == 0;
   const bool is_over = Charge(ChargedSize(size, alignment));
   void* sample = is_over && is_valid ? TakeSample(size, {.alignment = alignment}) : nullptr;
-  if (sample == nullptr) return host.tc_posix_memalign(result, alignment, size);
+  if (sample == nullptr) {
+    const int error = host.tc_posix_memalign(result, alignment, size);
+    ServedByHost(error == 0 ? *result : nullptr);
+    return error;
+  }
   *result = sample;
   return 0;
 }
@@ -90,7 +96,7 @@ void* HandOver(void* sample) {
 bool HandOverAt(void* place) {
   void* pointer;
   memcpy(&pointer, place, sizeof(pointer));
-  if (!heaptap::IsInRange(pointer)) return true;
+  if (!IsOfGuest(pointer)) return true;
   pointer = HandOver(pointer);
   if (pointer == nullptr) return false;
   memcpy(place, &pointer, sizeof(pointer));
@@ -101,7 +107,7 @@ bool HandOverAt(void* place) {
 
 #define HEAPTAP_RESIZE_OF_HOST(result, entry, name, parameters, arguments) \
   HEAPTAP_C_EXPORT result entry parameters {                               \
-    if (heaptap::IsInRange(pointer)) {                                     \
+    if (IsOfGuest(pointer)) {                                              \
       pointer = HandOver(pointer);                                         \
       if (pointer == nullptr) return nullptr;                              \
     }                                                                      \
@@ -119,21 +125,21 @@ HEAPTAP_C_EXPORT int mi_reallocarr(void* place, size_t count, size_t size) {
 
 // Never moves the block.
 HEAPTAP_C_EXPORT void* mi_expand(void* pointer, size_t size) {
-  if (!heaptap::IsInRange(pointer)) return host.mi_expand(pointer, size);
+  if (!IsOfGuest(pointer)) return host.mi_expand(pointer, size);
   return size <= heaptap::SampleUsableSize(pointer) ? pointer : nullptr;
 }
 
 // Size 0 does not free the block, unlike in realloc. With MALLOCX_ZERO, all behind the old block reads as zero.
 HEAPTAP_C_EXPORT void* rallocx(void* pointer, size_t size, int flags) {
-  const bool was_sample = heaptap::IsInRange(pointer);
+  const bool was_sample = IsOfGuest(pointer);
   heaptap::StartGuest();
   const bool is_over = Charge(ChargedSize(SizeOf(size), TraitsOf(flags).alignment));
   void* target = is_over ? TakeExtendedSample(size, flags) : nullptr;
   if (!was_sample) {
-    if (target == nullptr) return host.rallocx(pointer, size, flags);
+    if (target == nullptr) return ServedByHost(host.rallocx(pointer, size, flags));
     return heaptap::MoveToSample(pointer, target, SizeOf(size));
   }
-  if (target == nullptr) target = host.mallocx(SizeOf(size), flags);
+  if (target == nullptr) target = ServedByHost(host.mallocx(SizeOf(size), flags));
   if (target == nullptr) return nullptr;
   const size_t usable = heaptap::SampleUsableSize(pointer);
   memcpy(target, pointer, usable < size ? usable : size);

@@ -21,6 +21,7 @@
 using heaptap::Charge;
 using heaptap::ChargedSize;
 using heaptap::host;
+using heaptap::ServedByHost;
 using heaptap::TakeSample;
 
 namespace {
@@ -51,21 +52,21 @@ void* TakeAlignedSample(size_t alignment, size_t size) {
 
 void* heaptap::SlowMalloc(size_t size) {
   if (void* sample = TakeSample(size)) return sample;
-  return host.malloc(size);
+  return ServedByHost(host.malloc(size));
 }
 
 void* heaptap::SlowCalloc(size_t count, size_t size) {
   size_t bytes;
   const bool fits = !__builtin_mul_overflow(count, size, &bytes);
   if (void* sample = fits ? TakeSample(bytes, {.zero = true}) : nullptr) return sample;
-  return host.calloc(count, size);
+  return ServedByHost(host.calloc(count, size));
 }
 
 void* heaptap::SlowRealloc(void* pointer, size_t size) {
   StartGuest();
   if (pointer != nullptr && size == 0 && DoesSizeZeroFree()) return host.realloc(pointer, size);
   void* sample = TakeSample(size);
-  if (sample == nullptr) return host.realloc(pointer, size);
+  if (sample == nullptr) return ServedByHost(host.realloc(pointer, size));
   if (pointer == nullptr) return sample;
   if (void* moved = MoveToSample(pointer, sample, size)) return moved;
   FreeSample(sample);
@@ -78,18 +79,7 @@ void* heaptap::ReallocSample(void* pointer, size_t size) {
     FreeSample(pointer);
     return nullptr;
   }
-  const size_t usable = SampleUsableSize(pointer);
-  if (usable == 0) {
-    // No block begins there. Reported as a free of it.
-    FreeSample(pointer);
-    errno = ENOMEM;
-    return nullptr;
-  }
-  void* target = Charge(size) ? SlowMalloc(size) : host.malloc(size);
-  if (target == nullptr) return nullptr;
-  memcpy(target, pointer, usable < size ? usable : size);
-  FreeSample(pointer);
-  return target;
+  return ResizeSample(pointer, size);
 }
 
 HEAPTAP_C_EXPORT void* __libc_realloc(void* pointer, size_t size) {
@@ -107,28 +97,32 @@ HEAPTAP_C_EXPORT void* reallocarray(void* pointer, size_t count, size_t size) {
 
 HEAPTAP_C_EXPORT void* memalign(size_t alignment, size_t size) {
   if (void* sample = TakeAlignedSample(alignment, size)) return sample;
-  return host.memalign(alignment, size);
+  return ServedByHost(host.memalign(alignment, size));
 }
 
 HEAPTAP_C_EXPORT void* aligned_alloc(size_t alignment, size_t size) {
   if (void* sample = TakeAlignedSample(alignment, size)) return sample;
-  return host.aligned_alloc(alignment, size);
+  return ServedByHost(host.aligned_alloc(alignment, size));
 }
 
 HEAPTAP_C_EXPORT int posix_memalign(void** result, size_t alignment, size_t size) {
   void* sample = alignment % sizeof(void*) == 0 ? TakeAlignedSample(alignment, size) : nullptr;
-  if (sample == nullptr) return host.posix_memalign(result, alignment, size);
+  if (sample == nullptr) {
+    const int error = host.posix_memalign(result, alignment, size);
+    ServedByHost(error == 0 ? *result : nullptr);
+    return error;
+  }
   *result = sample;
   return 0;
 }
 
 HEAPTAP_C_EXPORT void* valloc(size_t size) {
   if (void* sample = TakeAlignedSample(heaptap::kPageSize, size)) return sample;
-  return host.valloc(size);
+  return ServedByHost(host.valloc(size));
 }
 
 HEAPTAP_C_EXPORT void* pvalloc(size_t size) {
   const size_t pages = (size + heaptap::kPageSize - 1) & ~(heaptap::kPageSize - 1);
   void* sample = size <= heaptap::kMaximumRequest ? TakeAlignedSample(heaptap::kPageSize, pages) : nullptr;
-  return sample != nullptr ? sample : host.pvalloc(size);
+  return sample != nullptr ? sample : ServedByHost(host.pvalloc(size));
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/guest/move.h"
 
-#include <string.h>
+#include <stddef.h>
 
+#include "allocator/guest/copy.h"
 #include "allocator/guest/host.h"
+#include "allocator/guest/samples.h"
 
 namespace heaptap {
 
@@ -19,7 +21,7 @@ void* MoveToSample(void* pointer, void* sample, size_t size) {
     pointer = resized;
   }
   if (pointer == nullptr) return sample;
-  memcpy(sample, pointer, kept);
+  CopyTo(sample, ReadsAsZero(sample), pointer, kept);
   host.free(pointer);
   return sample;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// realloc across the border, from a block of the host to a sample.
+// realloc from a block of the host to a sample.
+//
+// Any thread, any time.
 #ifndef HEAPTAP_ALLOCATOR_GUEST_MOVE_H_
 #define HEAPTAP_ALLOCATOR_GUEST_MOVE_H_
 

@@ -3,8 +3,6 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 
 #include <atomic>
 
@@ -21,144 +19,138 @@ namespace {
 // The beginning of the range while there is none: no address of a process is behind it.
 constexpr uintptr_t kNoRange = uintptr_t{1} << 63;
 
+constexpr size_t kBytes = size_t{1} << kRangeBits;
+constexpr uintptr_t kTiB = uintptr_t{1} << 40;
+// The range begins in between. The kernel maps from the top downwards, in the old layout from 42 TiB upwards, and
+// programs at 85 TiB. mimalloc, the JVM and the sanitizers ask for addresses below 32 TiB and above 112 TiB.
+constexpr uintptr_t kLowest = 48 * kTiB;
+constexpr uintptr_t kHighest = 72 * kTiB;
+
 }  // namespace
 
-constinit GuestRange guest_range{kNoRange, 0};
+constinit GuestRange guest_range{kNoRange, kBytes};
 
 namespace {
 
-// More than any machine has memory. A process has 128 TiB of addresses.
-constexpr size_t kMostBytes = size_t{1} << 40;
-constexpr size_t kLeastBytes = 2 * kChunkSize;
-// Where address space is limited, the range takes one part in this many of it.
-constexpr uint64_t kLimitShare = 8;
-constexpr size_t kSlots = kMostBytes / kChunkSize;
+constexpr size_t kSlots = kBytes / kChunkSize;
 
-// Whether a slot is taken. One byte each: a byte is claimed by one instruction.
-constinit std::atomic<bool> taken[kSlots];
+// A byte is claimed by one instruction.
+enum class Slot : uint8_t {
+  kFree,
+  kClaimed,  // about to become one of the others
+  kOwn,
+  kOthers,  // not the guest's: the program has mapped something there, or the system did not give it back
+};
+constinit std::atomic<Slot> slots[kSlots];
 // By the first slot.
 constinit HugeSample huge_samples[kSlots]{};
-
-bool Failed(long result) { return static_cast<unsigned long>(result) > -4096UL; }
 
 uintptr_t Begin() { return guest_range.begin.load(std::memory_order_acquire); }
 
 size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) & ~(unit - 1); }
 
-// Inaccessible addresses, aligned to a slot. 0: there are not so many.
-uintptr_t ReserveAddresses(size_t bytes) {
-  const size_t wide = bytes + kChunkSize;
-  const long result =
-      SystemCall(SYS_mmap, 0, static_cast<long>(wide), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
-  if (Failed(result)) return 0;
-  const uintptr_t begin = static_cast<uintptr_t>(result);
-  const uintptr_t aligned = RoundUp(begin, kChunkSize);
-  if (aligned != begin) Unmap(reinterpret_cast<void*>(begin), aligned - begin);
-  const uintptr_t end = begin + wide;
-  if (aligned + bytes != end) Unmap(reinterpret_cast<void*>(aligned + bytes), end - aligned - bytes);
-  return aligned;
+// As hard to guess as the addresses of the stack and of this library, which the kernel has chosen. No system call: a
+// filter may kill a process for one that it does not know.
+uint64_t RandomNumber() {
+  constexpr uint64_t kOdd = 0x9e3779b97f4a7c15;  // spreads each bit upwards
+  constexpr unsigned kHalf = 32;
+  const char here = 0;
+  const uint64_t stack = reinterpret_cast<uintptr_t>(&here) / 16;
+  const uint64_t library = reinterpret_cast<uintptr_t>(&slots) / kPageSize;
+  return ((stack * kOdd) ^ library) * kOdd >> kHalf;
 }
 
-size_t WantedBytes() {
-  const uint64_t share = AddressSpaceLimit() / kLimitShare;
-  return share < kMostBytes ? share & ~(kChunkSize - 1) : kMostBytes;
-}
-
-// False: the system refuses a range. Several threads may try at once. They agree on the size first, and all ranges but
-// one go back.
-bool HasRange() {
-  while (Begin() == kNoRange) {
-    size_t bytes = guest_range.bytes.load(std::memory_order_relaxed);
-    if (bytes == 0) {
-      // No address is in the range as long as it has no beginning.
-      const size_t wanted = WantedBytes();
-      if (wanted < kLeastBytes) return false;
-      guest_range.bytes.compare_exchange_strong(bytes, wanted, std::memory_order_relaxed);
-      continue;
-    }
-    const uintptr_t begin = ReserveAddresses(bytes);
-    if (begin == 0) {
-      if (bytes / 2 < kLeastBytes) return false;
-      guest_range.bytes.compare_exchange_strong(bytes, bytes / 2 & ~(kChunkSize - 1), std::memory_order_relaxed);
-      continue;
-    }
-    KeepRequestedSizes(true);
-    uintptr_t before = kNoRange;
-    if (!guest_range.begin.compare_exchange_strong(before, begin, std::memory_order_acq_rel)) {
-      Unmap(reinterpret_cast<void*>(begin), bytes);
-    }
-  }
-  return true;
+void ChooseRange() {
+  if (Begin() != kNoRange) return;
+  KeepRequestedSizes(true);
+  const uintptr_t begin = kLowest + RandomNumber() % ((kHighest - kLowest) / kChunkSize) * kChunkSize;
+  uintptr_t before = kNoRange;
+  guest_range.begin.compare_exchange_strong(before, begin, std::memory_order_acq_rel);
 }
 
 char* Address(size_t slot) { return reinterpret_cast<char*>(Begin() + slot * kChunkSize); }
 
 size_t SlotOf(const void* pointer) { return (reinterpret_cast<uintptr_t>(pointer) - Begin()) / kChunkSize; }
 
-void LeaveSlots(size_t first, size_t count) {
+void SetSlots(size_t first, size_t count, Slot state) {
   // Release: the next owner finds the memory as this one has left it.
-  for (size_t i = first; i < first + count; i++) taken[i].store(false, std::memory_order_release);
+  for (size_t i = first; i < first + count; i++) slots[i].store(state, std::memory_order_release);
+}
+
+bool Claim(size_t slot) {
+  Slot before = Slot::kFree;
+  return slots[slot].compare_exchange_strong(before, Slot::kClaimed, std::memory_order_acquire);
 }
 
 // Claims consecutive slots, the first at a multiple of `alignment` bytes. kSlots: there is no room.
 size_t ClaimSlots(size_t count, size_t alignment) {
-  const size_t slots = guest_range.bytes.load(std::memory_order_relaxed) / kChunkSize;
   size_t first = 0;
-  while (first + count <= slots) {
+  while (first + count <= kSlots) {
     if ((reinterpret_cast<uintptr_t>(Address(first)) & (alignment - 1)) != 0) {
       first++;
       continue;
     }
     size_t claimed = 0;
-    while (claimed < count && !taken[first + claimed].exchange(true, std::memory_order_acquire)) claimed++;
+    while (claimed < count && Claim(first + claimed)) claimed++;
     if (claimed == count) return first;
-    LeaveSlots(first, claimed);
+    SetSlots(first, claimed, Slot::kFree);
     first += claimed + 1;
   }
   return kSlots;
 }
 
-bool Open(char* address, size_t bytes) {
-  return SystemCall(SYS_mprotect, reinterpret_cast<long>(address), static_cast<long>(bytes), PROT_READ | PROT_WRITE) ==
-         0;
+// Maps `bytes` at the beginning of `count` new slots, which stay claimed. nullptr: there is no room.
+char* OpenSlots(size_t bytes, size_t count, size_t alignment, MapKind kind) {
+  ChooseRange();
+  for (;;) {
+    const size_t first = ClaimSlots(count, alignment);
+    if (first == kSlots) return nullptr;
+    const MapResult result = MapAt(Address(first), bytes, kind);
+    if (result == MapResult::kMapped) return Address(first);
+    SetSlots(first, count, result == MapResult::kOccupied ? Slot::kOthers : Slot::kFree);
+    if (result == MapResult::kRefused) return nullptr;
+  }
 }
 
-// The memory goes back to the system, and the addresses stay.
-void Close(char* address, size_t bytes) {
-  SystemCall(SYS_mmap, reinterpret_cast<long>(address), static_cast<long>(bytes), PROT_NONE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1);
+size_t MappedBytes(size_t usable) { return RoundUp(usable, kPageSize); }
+
+// The slots of a huge sample. The page behind it stays free, so that its mapping is never joined with that of the next
+// slot: to unmap a part of a mapping takes one mapping more.
+size_t HugeSlots(size_t bytes) { return RoundUp(bytes + kPageSize, kChunkSize) / kChunkSize; }
+
+void CountBytes(int64_t bytes) {
+  AddToFigure(&heaptap_statistics::mapped, bytes);
+  AddToFigure(&heaptap_statistics::active, bytes);
 }
 
-void ReportFull() {
-  static constinit std::atomic<bool> is_reported;
-  if (is_reported.exchange(true, std::memory_order_relaxed)) return;
-  Message message;
-  message << "<heaptap>: libheaptap-guest.so has no address space for samples: some allocations are not recorded\n";
-  message.Print();
-}
-
-// Opens `bytes` of new slots. nullptr: there is no room.
-char* OpenSlots(size_t bytes, size_t alignment) {
-  const size_t count = RoundUp(bytes, kChunkSize) / kChunkSize;
-  const size_t first = HasRange() ? ClaimSlots(count, alignment) : kSlots;
-  if (first != kSlots && Open(Address(first), bytes)) return Address(first);
-  if (first != kSlots) LeaveSlots(first, count);
-  ReportFull();
-  return nullptr;
+// Unmaps what is at the beginning of claimed slots.
+void CloseSlots(size_t first, size_t bytes) {
+  void* memory = Address(first);
+  const bool is_unmapped = Unmap(memory, bytes);
+  if (!is_unmapped) DiscardPages(memory, bytes);
+  SetSlots(first, HugeSlots(bytes), is_unmapped ? Slot::kFree : Slot::kOthers);
 }
 
 }  // namespace
 
-void* MapChunkMemory(size_t size) { return OpenSlots(size, kChunkSize); }
+bool IsOwn(const void* pointer) { return slots[SlotOf(pointer)].load(std::memory_order_acquire) == Slot::kOwn; }
+
+void* MapChunkMemory(size_t size) {
+  char* memory = OpenSlots(size, 1, kChunkSize, MapKind::kMemory);
+  if (memory != nullptr) SetSlots(SlotOf(memory), 1, Slot::kOwn);
+  return memory;
+}
 
 void* TakeHugeSample(size_t usable, size_t alignment, uint64_t serial) {
-  if (usable > kMostBytes) return nullptr;
-  const size_t bytes = RoundUp(usable, kPageSize);
-  char* memory = OpenSlots(bytes, alignment);
+  if (usable > kBytes) return nullptr;
+  const size_t bytes = MappedBytes(usable);
+  const size_t count = HugeSlots(bytes);
+  char* memory = OpenSlots(bytes, count, alignment, MapKind::kChargedMemory);
   if (memory == nullptr) return nullptr;
-  AddToFigure(&heaptap_statistics::mapped, static_cast<int64_t>(bytes));
-  AddToFigure(&heaptap_statistics::active, static_cast<int64_t>(bytes));
-  huge_samples[SlotOf(memory)] = {usable, serial, bytes};
+  CountBytes(static_cast<int64_t>(bytes));
+  const size_t first = SlotOf(memory);
+  huge_samples[first] = {usable, serial, bytes};
+  SetSlots(first, count, Slot::kOwn);
   return memory;
 }
 
@@ -169,13 +161,37 @@ HugeSample* FindHugeSample(const void* pointer) {
 }
 
 void ReturnHugeSample(HugeSample* sample) {
-  const size_t slot = static_cast<size_t>(sample - huge_samples);
+  const size_t first = static_cast<size_t>(sample - huge_samples);
   const size_t bytes = sample->bytes;
+  SetSlots(first, HugeSlots(bytes), Slot::kClaimed);
   *sample = {};
-  AddToFigure(&heaptap_statistics::mapped, -static_cast<int64_t>(bytes));
-  AddToFigure(&heaptap_statistics::active, -static_cast<int64_t>(bytes));
-  Close(Address(slot), bytes);
-  LeaveSlots(slot, RoundUp(bytes, kChunkSize) / kChunkSize);
+  CountBytes(-static_cast<int64_t>(bytes));
+  CloseSlots(first, bytes);
+}
+
+HugeMove::HugeMove(HugeSample* from, size_t usable) : from_(from), usable_(usable), target_(nullptr) {
+  void* source = Address(static_cast<size_t>(from - huge_samples));
+  // The page at the end stands for the page behind.
+  if (usable > kBytes || !IsOneMapping(source, from->bytes - kPageSize)) return;
+  const size_t bytes = MappedBytes(usable);
+  target_ = OpenSlots(bytes, HugeSlots(bytes), kChunkSize, MapKind::kMemory);
+}
+
+void* HugeMove::Finish(uint64_t serial) {
+  const size_t old_first = static_cast<size_t>(from_ - huge_samples);
+  const size_t old_bytes = from_->bytes;
+  const size_t first = SlotOf(target_);
+  const size_t bytes = MappedBytes(usable_);
+  if (!MoveMapping(Address(old_first), old_bytes, bytes, target_)) {
+    SetSlots(first, HugeSlots(bytes), Slot::kFree);
+    return nullptr;
+  }
+  CountBytes(static_cast<int64_t>(bytes) - static_cast<int64_t>(old_bytes));
+  *from_ = {};
+  SetSlots(old_first, HugeSlots(old_bytes), Slot::kFree);
+  huge_samples[first] = {usable_, serial, bytes};
+  SetSlots(first, HugeSlots(bytes), Slot::kOwn);
+  return target_;
 }
 
 }  // namespace heaptap

@@ -6,9 +6,10 @@
 //
 //   slot    32 MiB of the range, aligned: a chunk, or a part of a huge sample
 //
-// The range is reserved when the first block is needed: a process that is not recorded has none. Its pages are
-// inaccessible until a slot is taken, so it takes address space but no memory. Where address space is limited
-// (RLIMIT_AS), the range takes a part of it.
+// The range is a number only. It is chosen when the first block is needed, where the kernel maps nothing unless it is
+// asked to, and nothing is mapped there until a slot is taken. So the range takes no address space: it counts towards
+// no limit (RLIMIT_AS, RLIMIT_MEMLOCK), and no core file and no mlockall contains it. A program that maps something
+// there keeps it, and its addresses are not the guest's.
 //
 // Any thread, any time. There is no lock, so a fork finds nothing half done.
 #ifndef HEAPTAP_ALLOCATOR_GUEST_RANGE_H_
@@ -28,14 +29,20 @@ struct GuestRange {
 
 extern constinit GuestRange guest_range __attribute__((visibility("hidden")));
 
-// Whether the block is one of the guest's. False for nullptr. The asm is two relaxed loads; the compiler would not make
-// them operands of the subtraction and the comparison.
+// Whether the address is in the range: a block of the guest, or something that the program has mapped there (IsOwn).
+// False for nullptr. The asm is two relaxed loads; the compiler would not make them operands of the subtraction and the
+// comparison.
 [[gnu::always_inline]] inline bool IsInRange(const void* pointer) {
   uintptr_t offset = reinterpret_cast<uintptr_t>(pointer);
   bool is_inside;
   asm("subq %2, %0\n\tcmpq %3, %0" : "+r"(offset), "=@ccb"(is_inside) : "m"(guest_range.begin), "m"(guest_range.bytes));
   return is_inside;
 }
+
+// Whether the guest's memory is at this address. False: it is the program's. REQUIRES: IsInRange(pointer).
+bool IsOwn(const void* pointer);
+
+inline bool IsOfGuest(const void* pointer) { return IsInRange(pointer) && IsOwn(pointer); }
 
 // A sample with slots of its own.
 struct HugeSample {
@@ -44,15 +51,36 @@ struct HugeSample {
   size_t bytes;     // of the memory; 0: no huge sample begins here
 };
 
-// Memory that reads as zero for a sample, at a multiple of `alignment`, and fills in its description. nullptr: the
-// range or the memory is used up. REQUIRES: `alignment` is a power of two.
+// Memory that reads as zero for a sample, at a multiple of `alignment`, and fills in its description. The system grants
+// what it would grant the program. nullptr: the range or the memory is used up. REQUIRES: `alignment` is a power of
+// two.
 void* TakeHugeSample(size_t usable, size_t alignment, uint64_t serial);
 
-// The description of the huge sample that begins at `pointer`. nullptr: none does. REQUIRES: IsInRange(pointer).
+// The description of the huge sample that begins at `pointer`. nullptr: none does. REQUIRES: IsOwn(pointer).
 HugeSample* FindHugeSample(const void* pointer);
 
 // Frees the memory of a huge sample.
 void ReturnHugeSample(HugeSample* sample);
+
+// New slots for the pages of a huge sample that gets another size.
+class HugeMove {
+ public:
+  // The pages stay where they are.
+  HugeMove(HugeSample* from, size_t usable);
+  HugeMove(const HugeMove&) = delete;
+  HugeMove& operator=(const HugeMove&) = delete;
+
+  // False: the sample cannot move. Nothing has changed.
+  explicit operator bool() const { return target_ != nullptr; }
+
+  // Moves the pages and frees the old slots. nullptr: the system refuses, and the sample is where it was.
+  void* Finish(uint64_t serial);
+
+ private:
+  HugeSample* from_;
+  size_t usable_;
+  char* target_;
+};
 
 }  // namespace heaptap
 

@@ -3,6 +3,9 @@
 // The blocks of a guest: the samples. A sample lies in a sampled slab, in a run or in slots of its own, always in the
 // range (range.h). It reports the usable size that the host's block would have, and has at least as many bytes.
 //
+// A large sample behaves like a block that the host has mapped (kUnmapped): it costs what the program uses of it, and
+// what the program does to its pages (mprotect, mlock, madvise) ends with it.
+//
 // Any thread, any time, with no lock held. errno is kept, except where memory runs out.
 #ifndef HEAPTAP_ALLOCATOR_GUEST_SAMPLES_H_
 #define HEAPTAP_ALLOCATOR_GUEST_SAMPLES_H_
@@ -18,10 +21,22 @@ struct SampleTraits {
 };
 
 // The slow path of each allocation function, after Charge: the block if the allocation is a sample. nullptr: it is
-// none, and the host serves it.
+// none, or there is no memory for a sample. The host serves the allocation.
 void* TakeSample(size_t size, SampleTraits traits = {});
 
-// Frees a block of the guest. A pointer at which none begins is reported and ignored. REQUIRES: IsInRange(pointer).
+// The end of this slow path, with the host's answer: if there was no memory for a sample but for the host's block, the
+// sample is lost, which is counted. Returns `block`.
+void* ServedByHost(void* block);
+
+// realloc of a sample, which is freed. nullptr: out of memory, and the sample stays. Where the program has an address
+// of the range that is not the guest's, its host serves it. REQUIRES: IsInRange(pointer), `size` is not 0.
+void* ResizeSample(void* pointer, size_t size);
+
+// Whether the block, which TakeSample has just returned, reads as zero.
+bool ReadsAsZero(const void* pointer);
+
+// Frees a block of the guest. A pointer at which none begins is reported and ignored; what is not the guest's is the
+// host's. REQUIRES: IsInRange(pointer).
 void FreeSample(void* pointer);
 
 // The usable size. 0: no block begins there. REQUIRES: IsInRange(pointer).

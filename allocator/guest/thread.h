@@ -23,6 +23,7 @@ struct GuestThread {
   uint32_t interval;  // 1 + the interval that the countdown is drawn for; 0: sampling was off, or nothing is drawn
   bool finds_host;    // the thread is looking for the host's functions (host.h)
   bool starts;        // the thread is starting the guest (start.h)
+  uint64_t lost;      // the weight of the sample for which TakeSample had no memory (samples.h); 0: it had
 };
 
 extern constinit thread_local GuestThread guest_thread;

@@ -2,12 +2,14 @@
 #include "allocator/platform/system.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 extern "C" {
 void (*malloc_message)(void* opaque, const char* text);
@@ -16,6 +18,8 @@ void (*malloc_message)(void* opaque, const char* text);
 namespace heaptap {
 namespace {
 
+constexpr unsigned kPageShift = 12;
+constexpr size_t kPageBytes = size_t{1} << kPageShift;
 constexpr int kProtection = PROT_READ | PROT_WRITE;
 // Few programs touch all of the memory that is mapped for them, so the system must not reserve swap space for it.
 constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
@@ -23,28 +27,44 @@ constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 #ifdef __SANITIZE_THREAD__
 // ThreadSanitizer must see memory being mapped and unmapped. Otherwise it reports accesses to memory that was unmapped
 // and mapped again as races.
-uintptr_t Map(uintptr_t hint, size_t size, int flags) {
-  void* result = mmap(reinterpret_cast<void*>(hint), size, kProtection, kFlags | flags, -1, 0);
-  return result == MAP_FAILED ? 0 : reinterpret_cast<uintptr_t>(result);
+long MapAny(uintptr_t hint, size_t size, int flags) {
+  const int saved = errno;
+  void* result = mmap(reinterpret_cast<void*>(hint), size, kProtection, flags, -1, 0);
+  const int error = errno;
+  errno = saved;
+  return result == MAP_FAILED ? -error : reinterpret_cast<long>(result);
 }
 
-void UnmapRange(uintptr_t address, size_t size) {
-  int saved = errno;
-  if (size != 0) munmap(reinterpret_cast<void*>(address), size);
+bool UnmapRange(uintptr_t address, size_t size) {
+  const int saved = errno;
+  const bool is_unmapped = size == 0 || munmap(reinterpret_cast<void*>(address), size) == 0;
   errno = saved;
+  return is_unmapped;
 }
 #else
+long MapAny(uintptr_t hint, size_t size, int flags) {
+  return SystemCall(SYS_mmap, static_cast<long>(hint), static_cast<long>(size), kProtection, flags, -1);
+}
+
+bool UnmapRange(uintptr_t address, size_t size) {
+  return size == 0 || SystemCall(SYS_munmap, static_cast<long>(address), static_cast<long>(size)) == 0;
+}
+#endif
+
 bool Failed(long result) { return static_cast<unsigned long>(result) > -4096UL; }
 
 uintptr_t Map(uintptr_t hint, size_t size, int flags) {
-  long result = SystemCall(SYS_mmap, static_cast<long>(hint), static_cast<long>(size), kProtection, kFlags | flags, -1);
+  const long result = MapAny(hint, size, kFlags | flags);
   return Failed(result) ? 0 : static_cast<uintptr_t>(result);
 }
 
-void UnmapRange(uintptr_t address, size_t size) {
-  if (size != 0) SystemCall(SYS_munmap, static_cast<long>(address), static_cast<long>(size));
+// Whether the word is at this address, which may be unmapped. A wait for it to change, at most as long as no time, ends
+// with ETIMEDOUT then, and else with another error.
+bool IsWordAt(const void* address, uint32_t word) {
+  const timespec no_time{};
+  return SystemCall(SYS_futex, reinterpret_cast<long>(address), FUTEX_WAIT_PRIVATE, word,
+                    reinterpret_cast<long>(&no_time)) == -ETIMEDOUT;
 }
-#endif
 
 uintptr_t AlignDown(uintptr_t address, size_t alignment) { return address & ~(alignment - 1); }
 
@@ -78,7 +98,29 @@ void* MapAligned(size_t size, size_t alignment, size_t prefix) {
   return nullptr;
 }
 
-void Unmap(void* address, size_t size) { UnmapRange(reinterpret_cast<uintptr_t>(address), size); }
+MapResult MapAt(void* address, size_t size, MapKind kind) {
+  const int flags = kind == MapKind::kChargedMemory ? kFlags & ~MAP_NORESERVE : kFlags;
+  const uintptr_t wanted = reinterpret_cast<uintptr_t>(address);
+  const long result = MapAny(wanted, size, flags | MAP_FIXED_NOREPLACE);
+  if (result == -EEXIST) return MapResult::kOccupied;
+  if (Failed(result)) return MapResult::kRefused;
+  if (static_cast<uintptr_t>(result) == wanted) return MapResult::kMapped;
+  UnmapRange(static_cast<uintptr_t>(result), size);  // kernels before 4.17 treat the address as a hint
+  return MapResult::kOccupied;
+}
+
+bool Unmap(void* address, size_t size) { return UnmapRange(reinterpret_cast<uintptr_t>(address), size); }
+
+bool RenewPages(void* address, size_t size) {
+  return Map(reinterpret_cast<uintptr_t>(address), size, MAP_FIXED) == reinterpret_cast<uintptr_t>(address);
+}
+
+bool IsOneMapping(void* address, size_t size) {
+  // No mapping can grow over the page behind it, so this fails. The error tells why: the kernel looks first whether the
+  // addresses are one mapping.
+  return SystemCall(SYS_mremap, reinterpret_cast<long>(address), static_cast<long>(size),
+                    static_cast<long>(size + kPageBytes), 0) != -EFAULT;
+}
 
 bool ResizeMapping(void* address, size_t old_size, size_t new_size) {
   long result = SystemCall(SYS_mremap, reinterpret_cast<long>(address), static_cast<long>(old_size),
@@ -87,9 +129,19 @@ bool ResizeMapping(void* address, size_t old_size, size_t new_size) {
 }
 
 bool MoveMapping(void* address, size_t old_size, size_t new_size, void* target) {
+  // Before Linux 6.17 the system unmaps the target before it may refuse. Another thread may then map something there,
+  // which must stay. So the target gets a mark.
+  const uint32_t mark = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(target) >> kPageShift) | 1;
+  *static_cast<volatile uint32_t*>(target) = mark;
   long result = SystemCall(SYS_mremap, reinterpret_cast<long>(address), static_cast<long>(old_size),
                            static_cast<long>(new_size), MREMAP_MAYMOVE | MREMAP_FIXED, reinterpret_cast<long>(target));
-  return result == reinterpret_cast<long>(target);
+  if (result == reinterpret_cast<long>(target)) return true;
+  if (IsWordAt(target, mark)) Unmap(target, new_size);
+  return false;
+}
+
+void UnlockPages(void* address, size_t size) {
+  SystemCall(SYS_munlock, reinterpret_cast<long>(address), static_cast<long>(size));
 }
 
 bool DiscardPages(void* address, size_t size) {
@@ -106,20 +158,20 @@ void AskForHugePages(void* address, size_t size) {
 
 size_t ResidentBytes(const void* address, size_t size) {
   constexpr size_t kPages = 2048;
-  constexpr uintptr_t kPageMask = 4096 - 1;
+  constexpr uintptr_t kPageMask = kPageBytes - 1;
   unsigned char pages[kPages];
   uintptr_t begin = reinterpret_cast<uintptr_t>(address) & ~kPageMask;
   uintptr_t end = (reinterpret_cast<uintptr_t>(address) + size + kPageMask) & ~kPageMask;
   size_t resident = 0;
   while (begin < end) {
-    size_t count = (end - begin) / (kPageMask + 1);
+    size_t count = (end - begin) / kPageBytes;
     if (count > kPages) count = kPages;
-    long result = SystemCall(SYS_mincore, static_cast<long>(begin), static_cast<long>(count * (kPageMask + 1)),
+    long result = SystemCall(SYS_mincore, static_cast<long>(begin), static_cast<long>(count * kPageBytes),
                              reinterpret_cast<long>(pages));
     for (size_t i = 0; result == 0 && i < count; i++) resident += pages[i] & 1;
-    begin += count * (kPageMask + 1);
+    begin += count * kPageBytes;
   }
-  return resident * (kPageMask + 1);
+  return resident * kPageBytes;
 }
 
 uint32_t ProcessId() { return static_cast<uint32_t>(SystemCall(SYS_getpid)); }
@@ -133,10 +185,15 @@ uint64_t ThreadCount() {
   return folder.st_nlink > kLinksOfFolder ? folder.st_nlink - kLinksOfFolder : 0;
 }
 
-uint64_t AddressSpaceLimit() {
-  rlimit64 limit{};
-  long result = SystemCall(SYS_prlimit64, 0, RLIMIT_AS, 0, reinterpret_cast<long>(&limit));
-  return result == 0 ? limit.rlim_cur : UINT64_MAX;
+uint64_t MappingLimit() {
+  const auto limit_of = [](int resource) {
+    rlimit64 limit{};
+    const long result = SystemCall(SYS_prlimit64, 0, resource, 0, reinterpret_cast<long>(&limit));
+    return result == 0 ? limit.rlim_cur : UINT64_MAX;
+  };
+  const uint64_t addresses = limit_of(RLIMIT_AS);
+  const uint64_t data = limit_of(RLIMIT_DATA);
+  return addresses < data ? addresses : data;
 }
 
 char* FormatDecimal(uint64_t number, char (&digits)[kMaxDigits]) {

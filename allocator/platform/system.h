@@ -38,13 +38,40 @@ inline long SystemCall(long number, long a = 0, long b = 0, long c = 0, long d =
 // REQUIRES: size and prefix are multiples of the page size; alignment is a power of two, at least the page size.
 void* MapAligned(size_t size, size_t alignment, size_t prefix = 0);
 
-void Unmap(void* address, size_t size);
+enum class MapResult {
+  kMapped,
+  kOccupied,  // something else is mapped there
+  kRefused,   // out of memory, or there are no such addresses
+};
+enum class MapKind {
+  kMemory,         // as MapAligned
+  kChargedMemory,  // the system refuses more than the machine has, as it does for mmap(2) of a program
+};
+// Maps zeroed, private memory at exactly these addresses. REQUIRES: both are multiples of the page size.
+MapResult MapAt(void* address, size_t size, MapKind kind);
+
+// False: the system refused, and the mapping stays. That can happen if a part of a mapping is unmapped, and the process
+// has as many mappings as it may have.
+bool Unmap(void* address, size_t size);
+
+// Replaces the pages of a mapping, or a part of it, by new ones of MapAligned, whatever the program has done to the
+// old ones (mprotect, mlock, madvise). False: as Unmap.
+bool RenewPages(void* address, size_t size);
+
+// Whether these addresses are one mapping. Where a program has changed the protection or another property of a part,
+// they are not. REQUIRES: the page behind them is mapped too.
+bool IsOneMapping(void* address, size_t size);
 
 // Resizes the mapping at `address` without moving it. False: impossible; the mapping is unchanged.
 bool ResizeMapping(void* address, size_t old_size, size_t new_size);
 
-// Moves the pages of a mapping to `target`, and replaces the mapping there. False: the system refused.
+// Moves the pages of a mapping to `target`, and replaces the mapping there. False: the system refused, and there is no
+// mapping at `target` any more. The system refuses if the old addresses are not one mapping. REQUIRES: `target` is
+// mapped with `new_size` bytes, and the caller uses none of them.
 bool MoveMapping(void* address, size_t old_size, size_t new_size, void* target);
+
+// Lifts a lock of the pages (mlockall) that counts towards RLIMIT_MEMLOCK.
+void UnlockPages(void* address, size_t size);
 
 // Returns the pages to the system; they read as zero afterwards. False: the system refused, and the contents stay.
 bool DiscardPages(void* address, size_t size);
@@ -84,8 +111,8 @@ inline constexpr size_t kMaxDigits = 20;
 // Writes the number in decimal to the end of `digits`. Returns the first digit; there is no NUL.
 char* FormatDecimal(uint64_t number, char (&digits)[kMaxDigits]);
 
-// RLIMIT_AS in bytes. UINT64_MAX: no limit.
-uint64_t AddressSpaceLimit();
+// How much the process may map, in bytes: the lower of RLIMIT_AS and RLIMIT_DATA. UINT64_MAX: no limit.
+uint64_t MappingLimit();
 
 // A message of one or more lines, built in place without allocation. A text that is too long is cut, and its last line
 // still ends with a newline.

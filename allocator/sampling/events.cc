@@ -47,6 +47,14 @@ void observer::Allocated(const void* pointer, const Sample& sample, uint64_t wei
 
 void observer::Freed(const void* pointer, const Sample& sample) { ReportFreed(pointer, sample); }
 
+// The collector counts the loss. Without one, the probe does nothing.
+void observer::Lost(uint64_t weight) {
+  heaptap_dump_request request{};
+  request.kind = HEAPTAP_ASK_LOST;
+  request.argument = weight;
+  heaptap_probe_dump(&request);
+}
+
 void observer::ThreadEnds() { ReportFreesOfThread(); }
 
 }  // namespace heaptap

@@ -7,6 +7,7 @@
 #include "allocator/core/arena.h"
 #include "allocator/core/check.h"
 #include "allocator/core/control.h"
+#include "allocator/core/invalid_free.h"
 #include "allocator/core/observer.h"
 #include "allocator/core/units.h"
 #include "allocator/platform/mutex.h"
@@ -77,6 +78,14 @@ Slab* NewSampledSlab(Arena& arena, unsigned size_class) {
   return {slab->size, keeps_requested ? RequestedSizes(slab)[index] : slab->size, Serials(slab)[index]};
 }
 
+// False: the block is free already. Atomic, because two threads may free it at once.
+[[gnu::always_inline]] inline bool End(const Slab* slab, const Block* block) {
+  uint64_t* serial = &Serials(slab)[BlockIndex(slab, block)];
+  if (HEAPTAP_LIKELY(__atomic_exchange_n(serial, observer::kEnded, __ATOMIC_RELAXED) != observer::kEnded)) return true;
+  RefuseFree(block, InvalidFree::kSecond);
+  return false;
+}
+
 [[gnu::always_inline]] inline void Return(Slab* slab, Block* block) {
   SampledPool& pool = PoolOf(slab);
   AddToFigure(&heaptap_statistics::sampled_objects, -1);
@@ -88,15 +97,6 @@ Slab* NewSampledSlab(Arena& arena, unsigned size_class) {
   if (slab->used != 0 || (slab->next == nullptr && slab->previous == nullptr)) return;
   pool.slabs.Remove(slab);
   ReleaseUnits(slab);
-}
-
-// Gives each free block of the slab the serial number 0, and keeps the slab from being released.
-void MarkFreeBlocks(Slab* slab) {
-  MutexLock lock(PoolOf(slab).mutex);
-  for (const Block* block = slab->local_free; block != nullptr; block = block->next) {
-    Serials(slab)[BlockIndex(slab, block)] = 0;
-  }
-  slab->used++;
 }
 
 template <typename Act>
@@ -116,6 +116,8 @@ void* observer::TakeBlock(Arena& arena, unsigned size_class, size_t requested, u
 
 observer::Sample observer::SampleOf(const Slab* slab, const Block* block) { return Read(slab, block); }
 
+bool observer::EndSample(const Slab* slab, const Block* block) { return End(slab, block); }
+
 void observer::ReturnBlock(Slab* slab, Block* block) { Return(slab, block); }
 
 void* observer::AllocateBlock(Arena& arena, unsigned size_class, size_t requested, uint64_t weight) {
@@ -126,18 +128,24 @@ void* observer::AllocateBlock(Arena& arena, unsigned size_class, size_t requeste
 }
 
 void observer::FreeBlock(Slab* slab, Block* block) {
-  ReportFreed(block, Read(slab, block));
+  const Sample sample = Read(slab, block);
+  if (!End(slab, block)) return;
+  ReportFreed(block, sample);
   Return(slab, block);
 }
 
 void observer::DiscardBlocks(Slab* slab) {
-  MarkFreeBlocks(slab);
+  SampledPool& pool = PoolOf(slab);
+  {
+    // Keeps the slab from being released.
+    MutexLock lock(pool.mutex);
+    slab->used++;
+  }
   const uint32_t carved = slab->carved;
   for (uint32_t index = 0; index < carved; index++) {
-    if (Serials(slab)[index] == 0) continue;
+    if (Serials(slab)[index] == kEnded) continue;
     FreeBlock(slab, reinterpret_cast<Block*>(SlabMemory(slab) + index * slab->size));
   }
-  SampledPool& pool = PoolOf(slab);
   MutexLock lock(pool.mutex);
   slab->used--;
   if (slab->queued) pool.slabs.Remove(slab);

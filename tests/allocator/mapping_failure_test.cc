@@ -50,7 +50,9 @@ bool ResizeOrFail(void* address, size_t old_size, size_t size) {
   return !Fails() && RealResizeMapping(address, old_size, size);
 }
 bool MoveOrFail(void* address, size_t old_size, size_t size, void* target) {
-  return !Fails() && RealMoveMapping(address, old_size, size, target);
+  if (!Fails()) return RealMoveMapping(address, old_size, size, target);
+  Unmap(target, size);
+  return false;
 }
 
 namespace {
