@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs whose system calls are refused (tests/targets/faults/refuse_call.c), and every_request, which makes every kind of
+request of an allocator and checks what it gets (tests/targets/faults/every_request.c).
+"""
+
+import collections
+import re
+
+from harness import GUEST, LIBRARY, target
+
+# Every allocation is a sample.
+SAMPLED = {"SAMPLE": "0"}
+# Memory goes back at once, by a thread of the library's own.
+EAGER = {"SAMPLE": "12", "MALLOC_CONF": "dirty_decay_ms:0,background_thread:true,thp:always"}
+MODES = {
+    "library": {"LD_PRELOAD": LIBRARY},
+    "library-sampled": {"LD_PRELOAD": LIBRARY, **SAMPLED},
+    "library-eager": {"LD_PRELOAD": LIBRARY, **EAGER},
+    "guest": {"LD_PRELOAD": GUEST},
+    "guest-sampled": {"LD_PRELOAD": GUEST, **SAMPLED},
+}
+# The host of the guest, alone.
+ALONE = "glibc"
+
+# Just above the border between the blocks within chunks and those with a mapping of their own.
+JUST_HUGE = 17 << 20
+FOREVER = (1 << 31) - 1
+
+# refused: what every_request was refused before and after; calls: {kind: how many}; failed: how many calls.
+Result = collections.namedtuple("Result", "refused_before refused_after calls failed")
+
+
+def start(lab, mode, *arguments, wrapper=()):
+    """Starts every_request, without or below another command."""
+    return lab.program(*wrapper, "env", *(f"{name}={value}" for name, value in MODES.get(mode, {}).items()),
+                       target("every_request"), *arguments)
+
+
+def start_refusing(lab, mode, kind, error, first, last, caller="libheaptap", most=JUST_HUGE):
+    """Starts every_request; the first to the last call of a kind fail. `caller`: in the code of this file, or "any"."""
+    return lab.program(target("refuse_call"), kind, error, first, last, caller, target("every_request"), most, env=MODES[mode])
+
+
+def result(process):
+    """Waits for its end, which must be good: no crash, no hang, no damaged byte."""
+    status = process.wait()
+    said = process.stdout() + process.stderr()
+    assert status == 0, f"{process.command}: status {status}:\n{said}"
+    before, after = re.search(r"^refused (\d+) then (\d+)$", process.stdout(), re.MULTILINE).groups()
+    calls = {kind: int(count) for kind, count in re.findall(r"^([\w-]+) (\d+)$", process.stdout(), re.MULTILINE)}
+    return Result(int(before), int(after), calls, calls.pop("refused", 0))
