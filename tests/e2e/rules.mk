@@ -9,7 +9,7 @@ TARGET_FLAGS := -O1 -g $(WARNINGS) -fno-omit-frame-pointer -fno-optimize-sibling
 TARGET_PROGRAMS := $(addprefix $(TARGETS)/,wiki_leak wiki_leak_static puppet keeps exact_threads sampling_law children \
   contexts depth fork_storm without_bpf foreign cpp_program callers frames frames_realigned loader jit forged hostile hostile_mount hostile_victim named_threads \
   mtev_endpoints recent small_stacks resets short_lived hungry paced short_threads \
-  deep_frames pending until_null refuse_call every_request \
+  deep_frames pending until_null refuse_call every_request grants \
   libleft.so libright.so libbare.so libdeep.so libstop_at_last_dump.so statistics_print libstatistics.so wiki_leak_jemalloc jemalloc_example \
   jemalloc_example_conf jemalloc_example_static heaptap_example other_jemalloc other_jemalloc_linked environment_static \
   pool pool_static buffers global named_heap doors_static doors_own doors_own_static doors_cxx_static doors_cxx_own puppet_guest)
@@ -122,7 +122,7 @@ $(TARGETS)/hostile_mount: tests/targets/hostile_mount.c
 	$(Q)$(CC) $(TARGET_FLAGS) $$(pkg-config --cflags fuse3) $(DEPENDENCIES) $< -o $@ $$(pkg-config --libs fuse3)
 
 # Programs that are refused what they ask for.
-$(addprefix $(TARGETS)/,refuse_call every_request): $(TARGETS)/%: tests/targets/faults/%.c
+$(addprefix $(TARGETS)/,refuse_call every_request grants): $(TARGETS)/%: tests/targets/faults/%.c
 	$(say) CC $@
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(TARGET_FLAGS) -fno-builtin -I. -Iallocator/include $(DEPENDENCIES) $< -o $@

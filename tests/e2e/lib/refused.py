@@ -30,10 +30,10 @@ FOREVER = (1 << 31) - 1
 Result = collections.namedtuple("Result", "refused_before refused_after calls failed")
 
 
-def start(lab, mode, *arguments, wrapper=()):
-    """Starts every_request, without or below another command."""
-    return lab.program(*wrapper, "env", *(f"{name}={value}" for name, value in MODES.get(mode, {}).items()),
-                       target("every_request"), *arguments)
+def start(lab, mode, *arguments, wrapper=(), **options):
+    """Starts every_request, below a command that may have nothing preloaded."""
+    variables = [f"{name}={value}" for name, value in MODES.get(mode, {}).items()]
+    return lab.program(*wrapper, "env", *variables, target("every_request"), *arguments, **options)
 
 
 def start_refusing(lab, mode, kind, error, first, last, caller="libheaptap", most=JUST_HUGE):
