@@ -39,12 +39,14 @@ LIMITS = {
 MODES = [mode for mode in refused.MODES if not mode.endswith("-eager")]
 
 _CHUNKS = "a chunk is 4 MiB at least, and there are two kinds"
+_POPULATED = "a new chunk of 32 MiB becomes resident as a whole"
 _TABLES = "the libraries' tables take 5 MiB of the limit"
 OPEN = {
     ("address space", "library"): _CHUNKS, ("address space", "library-sampled"): _CHUNKS,
     ("data", "library"): _CHUNKS, ("data", "library-sampled"): _CHUNKS,
     ("locked memory", "library"): _CHUNKS, ("locked memory", "library-sampled"): _CHUNKS,
     ("locked memory", "guest"): _TABLES, ("locked memory", "guest-sampled"): _TABLES,
+    ("resident", "library"): _POPULATED, ("resident", "library-sampled"): _POPULATED, ("resident", "guest-sampled"): _POPULATED,
     ("mappings", "guest-sampled"): "a slot that could not be closed is given away with its old contents",
     ("memory", "guest-sampled"): "the range of samples is mapped without a reserve",
 }
@@ -72,6 +74,15 @@ def test_glibc_alone(lab, limit):
 @pytest.mark.parametrize("limit, mode", [marked(limit, mode) for limit in LIMITS for mode in MODES])
 def test_what_glibc_grants_is_granted(lab, limit, mode):
     assert run(lab, mode, limit) == (LIMITS[limit].refused,) * 2
+
+
+@pytest.mark.parametrize("limit, mode", [marked("resident", mode) for mode in MODES])
+def test_locked_memory_is_what_is_used(lab, limit, mode):
+    """All of a new mapping becomes resident while new memory is locked. glibc takes 128 KiB at once."""
+    assert limit == "resident"
+    found, alone = [refused.result(refused.start(lab, each, LITTLE, "locked")) for each in (mode, refused.ALONE)]
+    assert (found.refused_before, found.refused_after) == (0, 0)
+    assert found.resident_kib <= alone.resident_kib + ENOUGH // 1024
 
 
 @pytest.mark.parametrize("limit, mode", [marked("mappings", mode) for mode in MODES])

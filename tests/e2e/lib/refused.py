@@ -26,8 +26,8 @@ ALONE = "glibc"
 JUST_HUGE = 17 << 20
 FOREVER = (1 << 31) - 1
 
-# refused: what every_request was refused before and after; calls: {kind: how many}; failed: how many calls.
-Result = collections.namedtuple("Result", "refused_before refused_after calls failed")
+# What every_request was refused before and after, and its memory; calls: {kind: how many}; failed: how many calls.
+Result = collections.namedtuple("Result", "refused_before refused_after resident_kib calls failed")
 
 
 def start(lab, mode, *arguments, wrapper=(), **options):
@@ -48,4 +48,5 @@ def result(process):
     assert status == 0, f"{process.command}: status {status}:\n{said}"
     before, after = re.search(r"^refused (\d+) then (\d+)$", process.stdout(), re.MULTILINE).groups()
     calls = {kind: int(count) for kind, count in re.findall(r"^([\w-]+) (\d+)$", process.stdout(), re.MULTILINE)}
-    return Result(int(before), int(after), calls, calls.pop("refused", 0))
+    resident = int(re.search(r"^resident (\d+) KiB$", process.stdout(), re.MULTILINE).group(1))
+    return Result(int(before), int(after), resident, calls, calls.pop("refused", 0))

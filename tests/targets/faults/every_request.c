@@ -14,9 +14,9 @@
  *   mappings      the process has as many mappings as it may have; from after the first requests on
  *
  * Prints "refused A then B": how many requests were refused (NULL, or no thread, no child, no lock) before and after,
- * and each of them on stderr.
- * Aborts with a line if a byte is damaged, calloc's memory is not zero, two blocks overlap, or errno does not say
- * ENOMEM. Nothing here allocates but the requests.
+ * and each of them on stderr; and "resident N KiB": the most that it used. Aborts with a line if a byte is damaged,
+ * calloc's memory is not zero, two blocks overlap, or errno does not say ENOMEM. Nothing here allocates but the
+ * requests.
  *
  * $SAMPLE: see tests/allocator/guest/sampling.h.
  */
@@ -331,6 +331,8 @@ int main(int argc, char** argv) {
   if (area != NULL) munmap(area, (size_t)MOST_MAPPINGS * PAGE);
   refused = 0;
   DoAll();
-  dprintf(STDOUT_FILENO, "refused %d then %d\n", first, refused);
+  struct rusage used;
+  getrusage(RUSAGE_SELF, &used);
+  dprintf(STDOUT_FILENO, "refused %d then %d\nresident %ld KiB\n", first, refused, used.ru_maxrss);
   return 0;
 }
