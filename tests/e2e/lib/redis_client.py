@@ -121,6 +121,10 @@ class Load:
         assert b"rdb_last_bgsave_status:ok" in lines
         return b"rdb_bgsave_in_progress:1" in lines
 
+    def bytes(self):
+        """Of all values."""
+        return sum(size for _, size in self._values.values())
+
     def check_all(self):
         assert self._call("dbsize") == len(self._values)
         for key in self._values:
