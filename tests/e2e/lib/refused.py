@@ -6,6 +6,7 @@ request of an allocator and checks what it gets (tests/targets/faults/every_requ
 import collections
 import re
 
+from guests import HOSTS
 from harness import GUEST, LIBRARY, target
 
 # Every allocation is a sample.
@@ -19,7 +20,7 @@ MODES = {
     "guest": {"LD_PRELOAD": GUEST},
     "guest-sampled": {"LD_PRELOAD": GUEST, **SAMPLED},
 }
-# The host of the guest, alone.
+# Glibc as the host of a guest, and without one.
 ALONE = "glibc"
 
 # Just above the border between the blocks within chunks and those with a mapping of their own.
@@ -30,10 +31,12 @@ FOREVER = (1 << 31) - 1
 Result = collections.namedtuple("Result", "refused_before refused_after resident_kib calls failed")
 
 
-def start(lab, mode, *arguments, wrapper=(), **options):
-    """Starts every_request, below a command that may have nothing preloaded."""
-    variables = [f"{name}={value}" for name, value in MODES.get(mode, {}).items()]
-    return lab.program(*wrapper, "env", *variables, target("every_request"), *arguments, **options)
+def start(lab, mode, *arguments, wrapper=(), host=ALONE, **options):
+    """Starts every_request, below a command that may have nothing preloaded. `host`: of a guest, or alone."""
+    variables = dict(MODES.get(mode, {}))
+    variables["LD_PRELOAD"] = f"{variables.get('LD_PRELOAD', '')} {HOSTS[host]}".strip()
+    assignments = [f"{name}={value}" for name, value in variables.items()]
+    return lab.program(*wrapper, "env", *assignments, target("every_request"), *arguments, **options)
 
 
 def start_refusing(lab, mode, kind, error, first, last, caller="libheaptap", most=JUST_HUGE):
