@@ -52,7 +52,8 @@ OPEN = {
     ("data", "library"): _CHUNKS, ("data", "library-sampled"): _CHUNKS,
     ("locked memory", "library"): _CHUNKS, ("locked memory", "library-sampled"): _CHUNKS,
     ("locked memory", "guest"): _TABLES, ("locked memory", "guest-sampled"): _TABLES,
-    ("resident", "library"): _POPULATED, ("resident", "library-sampled"): _POPULATED, ("resident", "guest-sampled"): _POPULATED,
+    ("locked", "library"): _POPULATED, ("locked", "library-sampled"): _POPULATED, ("locked", "guest-sampled"): _POPULATED,
+    ("keys", "library"): "the heap of each thread that has ended stays",
     ("mappings", "guest-sampled"): "a slot that could not be closed is given away with its old contents",
     ("jemalloc", "guest-sampled"): "chunks of 32 MiB leave jemalloc none, and it does not survive that",
     ("mimalloc", "guest"): _TRIAL, ("mimalloc", "guest-sampled"): _TRIAL,
@@ -84,11 +85,11 @@ def test_what_glibc_grants_is_granted(lab, limit, mode):
     assert run(lab, mode, limit) == (LIMITS[limit].refused,) * 2
 
 
-@pytest.mark.parametrize("limit, mode", [marked("resident", mode) for mode in MODES])
-def test_locked_memory_is_what_is_used(lab, limit, mode):
-    """All of a new mapping becomes resident while new memory is locked. glibc takes 128 KiB at once."""
-    assert limit == "resident"
-    found, alone = [refused.result(refused.start(lab, each, LITTLE, "locked")) for each in (mode, refused.ALONE)]
+@pytest.mark.parametrize("limit, mode", [marked(limit, mode) for limit in ("locked", "keys") for mode in MODES])
+def test_no_more_memory_than_is_used(lab, limit, mode):
+    """While new memory is locked, all of a new mapping is resident: glibc takes 128 KiB at once. Without a key, the end of a
+    thread is seen by other means."""
+    found, alone = [refused.result(refused.start(lab, each, LITTLE, limit)) for each in (mode, refused.ALONE)]
     assert (found.refused_before, found.refused_after) == (0, 0)
     assert found.resident_kib <= alone.resident_kib + ENOUGH // 1024
 

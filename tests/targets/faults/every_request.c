@@ -9,7 +9,7 @@
  * more, and does all of it again. SHORTAGE, which begins before the first request unless said otherwise:
  *
  *   locked        all memory is locked, now and later
- *   keys          all keys of threads are taken
+ *   keys          all keys of threads are taken; many threads come and go
  *   descriptors   no file can be opened
  *   mappings      the process has as many mappings as it may have; from after the first requests on
  *
@@ -42,7 +42,7 @@
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 
-enum { MOST_BLOCKS = 128, THREADS = 3, STACK_BYTES = 128 << 10, WORD = sizeof(uint64_t) };
+enum { MOST_BLOCKS = 128, THREADS = 3, MANY = 50, STACK_BYTES = 128 << 10, WORD = sizeof(uint64_t) };
 
 /* Around the borders between a slab's blocks, runs and huge blocks, each for itself and a multiple. */
 static const size_t sizes[] = {8, 24, 100, 1000, 4000, 10000, 32 * KIB, 40000, 200 * KIB, 2 * MIB, 17 * MIB, 64 * MIB};
@@ -325,6 +325,7 @@ int main(int argc, char** argv) {
     TakeMappings();
     FreeFrom(&warm, 0);
   }
+  for (int i = 0; Is(shortage, "keys") && i < MANY; i++) DoThreads();
   DoAll();
   const int first = refused;
   prctl(REFUSE_NO_MORE);
