@@ -3,7 +3,8 @@
 no hang, no damaged byte. A call that gives memory back, or that only makes things better, costs no request; one that asks for
 memory at most the request that it was for. When calls succeed again, so does every request.
 
-KINDS says what depends on each call, and is complete (test_the_table_is_complete).
+KINDS says what depends on each call, and is complete (test_the_table_is_complete). pthread_key_create makes no call: see
+test_allocator_limits.py.
 """
 
 import collections
