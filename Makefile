@@ -61,10 +61,13 @@ ALLOCATOR_SOURCES := $(filter-out $(GUEST_SOURCES) $(SAMPLE_SOURCES),$(wildcard 
 ALLOCATOR_ASSEMBLY := $(filter-out allocator/sample/%,$(wildcard allocator/*/*.S))
 # Only in the archive: what a static program must find in libc.
 ARCHIVE_ONLY := $(BUILD)/allocator/platform/libc_archive.o
-# Only in the shared libraries: functions that call the next of their name, which a static program does not have; and what
-# an archive finds in libc.
-SHARED_ONLY := $(addprefix $(BUILD)/allocator/,api/dlopen.o api/dlopen_entry.o api/register_atfork.o platform/libc_shared.o)
-ALLOCATOR_OBJECTS := $(filter-out $(SHARED_ONLY) $(ARCHIVE_ONLY),$(ALLOCATOR_SOURCES:%.cc=$(BUILD)/%.o) $(ALLOCATOR_ASSEMBLY:%.S=$(BUILD)/%.o))
+# Only in the shared libraries: functions that call the next of their name, which a static program does not have; what an
+# archive finds in libc; and the names that a library exports, of which a program has no other ones.
+SHARED_ONLY := $(addprefix $(BUILD)/allocator/,api/dlopen.o api/dlopen_entry.o api/register_atfork.o platform/libc_shared.o \
+  platform/operators.o platform/own_names.o)
+# Only in libheaptap.so.
+LIBRARY_ONLY := $(BUILD)/allocator/api/names.o
+ALLOCATOR_OBJECTS := $(filter-out $(SHARED_ONLY) $(LIBRARY_ONLY) $(ARCHIVE_ONLY),$(ALLOCATOR_SOURCES:%.cc=$(BUILD)/%.o) $(ALLOCATOR_ASSEMBLY:%.S=$(BUILD)/%.o))
 # -fstack-protector checks functions with character buffers; -fstack-protector-strong would check the slow paths too.
 ALLOCATOR_FLAGS := -std=c++20 -O2 -g $(WARNINGS) $(HARDENING) -fstack-protector -I. -Iallocator/include -fPIC -fvisibility=hidden \
   -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-omit-frame-pointer -fno-optimize-sibling-calls \
@@ -100,7 +103,7 @@ LINK_SHARED = $(CC) -shared -nostdlib -o $@ $^ -Wl,-soname,$(@F) -Wl,-z,now -Wl,
 
 # -z initfirst: its constructor comes before all others. What other libraries do when they start (handlers of fork, all
 # pthread keys) finds the allocator started.
-$(BUILD)/libheaptap.so: $(BUILD)/heaptap_allocator.o $(SHARED_ONLY)
+$(BUILD)/libheaptap.so: $(BUILD)/heaptap_allocator.o $(SHARED_ONLY) $(LIBRARY_ONLY)
 	$(say) LINK $@
 	$(Q)$(LINK_SHARED) -Wl,-z,initfirst
 

@@ -109,13 +109,14 @@ test-web: ## run unit tests of the page's modules
 
 # Built before the tests run, with all cores.
 KERNEL_PROGRAMS = $(TARGET_PROGRAMS) $(BUILD)/tests/unit/unit_tests $(BUILD)/tests/unit/probe_notes_by_bcc \
-  $(BUILD)/tests/bench/stacks.bpf.o $(DIFFERENTIAL_TARGETS) $(TABLE_TARGETS) $(PRELOAD_TESTS) $(BUILD)/libheaptap-guest.so $(GUEST_TEST_PROGRAMS)
+  $(BUILD)/tests/bench/stacks.bpf.o $(DIFFERENTIAL_TARGETS) $(TABLE_TARGETS) $(PRELOAD_TESTS) $(BUILD)/libheaptap-guest.so $(GUEST_TEST_PROGRAMS) \
+  $(OWNER_PROGRAMS) $(OWNER_HOSTS)
 COMPUTING_PROGRAMS = $(ALLOCATOR_TEST_PROGRAMS) $(FUZZERS)
 SANITIZED_PROGRAMS = $(TSAN)/unit_tests $(ASAN)/unit_tests
 
 # Tests of eBPF programs watch the whole machine, so they run one after the other. Beside them run tests that only compute,
 # because end-to-end tests mostly wait, and tests of the allocator, most of which wait too.
-KERNEL_PHASES := test-instructions test-allocator-preload test-allocator-guest test-differential-small test-jemalloc
+KERNEL_PHASES := test-instructions test-allocator-preload test-allocator-guest test-allocator-owners test-differential-small test-jemalloc
 COMPUTING_PHASES := test-lib test-web test-fuzz
 ALLOCATOR_PHASES := test-allocator-plain test-allocator-asan test-allocator-tsan test-unit-notes
 # Unit tests run once: in `make ci` with sanitizers, but for those that cannot. A program under valgrind dies when another

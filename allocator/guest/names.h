@@ -4,15 +4,14 @@
 // and call it if it is there. The guest must define such a name to see its blocks come back, whatever the host is. But
 // where the host lacks it, a program must not find the guest's.
 //
-// So the guest takes such names out of its own table of symbols when it is loaded. The dynamic linker skips a symbol
-// without a value, so later lookups find what they would have found without the guest. References that the linker has
-// resolved before are reset: a weak reference to a name that nobody else defines is null.
+// So the guest hides such names when it is loaded (platform/own_names.h). It also hides its operators new and delete
+// where the program has operators of its own, which call malloc: a sample is taken there.
 #ifndef HEAPTAP_ALLOCATOR_GUEST_NAMES_H_
 #define HEAPTAP_ALLOCATOR_GUEST_NAMES_H_
 
 namespace heaptap {
 
-// Hides the names that the host lacks. Called once, by the first constructor of the process. REQUIRES: FindHost.
+// Hides these names. Called once, by the first constructor of the process. REQUIRES: FindHost.
 void HideMissingNames();
 
 }  // namespace heaptap

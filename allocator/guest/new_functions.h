@@ -25,6 +25,7 @@ inline size_t PassedSize(size_t size, std::align_val_t alignment) {
 
 // Finds out by trying which of the host's operators new lead back to the guest's malloc. In place of the others, `host`
 // gets functions that charge the allocation and jump on. Called once, after FindHost, before the guest takes samples.
+// REQUIRES: MayTakeOperators. Those of a program must not be called before its constructors have run.
 void FindNewFunctions();
 
 }  // namespace heaptap

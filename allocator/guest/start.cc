@@ -18,6 +18,7 @@
 #include "allocator/guest/new_functions.h"
 #include "allocator/guest/thread.h"
 #include "allocator/platform/objects.h"
+#include "allocator/platform/operators.h"
 #include "allocator/platform/system.h"
 #include "allocator/process/option_sources.h"
 #include "allocator/process/process.h"
@@ -91,7 +92,7 @@ void StartGuestSlowly() {
   GuestState judged = Judge();
   if (judged == GuestState::kActive) {
     FindNestedCalls();
-    FindNewFunctions();
+    if (MayTakeOperators()) FindNewFunctions();
     AdoptProgramVariables();
   }
   GuestState before = GuestState::kUnknown;

@@ -13,6 +13,9 @@ namespace {
 // In DT_VERSYM: the symbol is only for programs that ask for its version.
 constexpr uint16_t kHiddenVersion = 0x8000;
 
+// An address in this library: that of a variable, since the address of a function may be one in the program.
+const char here = 0;
+
 bool Contains(const dl_phdr_info& object, uintptr_t address) {
   for (size_t i = 0; i < object.dlpi_phnum; i++) {
     const ElfW(Phdr)& header = object.dlpi_phdr[i];
@@ -32,15 +35,31 @@ bool IsDefinition(const ObjectTables& tables, const ElfW(Sym) & symbol, const ch
   return tables.versions == nullptr || (tables.versions[&symbol - tables.symbols] & kHiddenVersion) == 0;
 }
 
+// DT_GNU_HASH: four words, a filter, the buckets, the chains.
+constexpr size_t kGnuHashHeader = 4;
+
+const uint32_t* BucketsOf(const ObjectTables& tables) {
+  const uint32_t filter_words = tables.gnu_hashes[2];
+  return tables.gnu_hashes + kGnuHashHeader + filter_words * sizeof(uint64_t) / sizeof(uint32_t);
+}
+
+// Whether the object may define a name with this hash. The filter has two bits for each.
+bool PassesFilter(const ObjectTables& tables, uint32_t hash) {
+  constexpr uint32_t kBits = 64;
+  const auto* filter = reinterpret_cast<const uint64_t*>(tables.gnu_hashes + kGnuHashHeader);
+  const uint32_t filter_words = tables.gnu_hashes[2];
+  const uint32_t shift = tables.gnu_hashes[3];
+  const uint64_t word = filter[hash / kBits % filter_words];
+  return (word >> hash % kBits & word >> (hash >> shift) % kBits & 1) != 0;
+}
+
 ElfW(Sym) * FindByGnuHash(const ObjectTables& tables, const char* name) {
   uint32_t hash = 5381;
   for (const char* letter = name; *letter != '\0'; letter++) hash = hash * 33 + static_cast<unsigned char>(*letter);
   const uint32_t buckets = tables.gnu_hashes[0];
   const uint32_t first = tables.gnu_hashes[1];
-  const uint32_t filter_words = tables.gnu_hashes[2];
-  constexpr size_t kHeader = 4;
-  if (buckets == 0) return nullptr;
-  const uint32_t* bucket = tables.gnu_hashes + kHeader + filter_words * sizeof(ElfW(Addr)) / sizeof(uint32_t);
+  if (buckets == 0 || !PassesFilter(tables, hash)) return nullptr;
+  const uint32_t* bucket = BucketsOf(tables);
   const uint32_t* chain = bucket + buckets;
   uint32_t index = bucket[hash % buckets];
   if (index < first) return nullptr;
@@ -67,6 +86,19 @@ ElfW(Sym) * FindByHash(const ObjectTables& tables, const char* name) {
     if (IsDefinition(tables, tables.symbols[index], name)) return tables.symbols + index;
   }
   return nullptr;
+}
+
+// The first index behind the symbols that DT_GNU_HASH knows, which are the last of the table.
+size_t EndOfHashed(const ObjectTables& tables) {
+  const uint32_t buckets = tables.gnu_hashes[0];
+  const uint32_t first = tables.gnu_hashes[1];
+  const uint32_t* bucket = BucketsOf(tables);
+  const uint32_t* chain = bucket + buckets;
+  uint32_t last = 0;
+  for (uint32_t i = 0; i < buckets; i++) last = bucket[i] > last ? bucket[i] : last;
+  if (last < first) return first;
+  while ((chain[last - first] & 1) == 0) last++;
+  return last + 1;
 }
 
 // A search through the objects, in the order of the dynamic linker's list.
@@ -155,13 +187,17 @@ ElfW(Sym) * FindDefinition(const ObjectTables& tables, const char* name) {
   return tables.hashes != nullptr ? FindByHash(tables, name) : nullptr;
 }
 
+size_t CountSymbols(const ObjectTables& tables) {
+  if (tables.symbols == nullptr) return 0;
+  if (tables.gnu_hashes != nullptr) return EndOfHashed(tables);
+  return tables.hashes != nullptr ? tables.hashes[1] : 0;
+}
+
 void* FindFirst(const char* name) { return Find(name, 0); }
 
-// An address in this library: that of a variable, since the address of a function may be one in the program.
-void* FindNext(const char* name) {
-  static const char here = 0;
-  return Find(name, reinterpret_cast<uintptr_t>(&here));
-}
+void* FindNext(const char* name) { return Find(name, reinterpret_cast<uintptr_t>(&here)); }
+
+bool IsThisLibrary(const dl_phdr_info& object) { return Contains(object, reinterpret_cast<uintptr_t>(&here)); }
 
 LoadedObject FindObject(const void* address) {
   struct Place {

@@ -34,6 +34,12 @@ ObjectTables ReadTables(const dl_phdr_info& object);
 // The symbol that the object itself defines under this name, in its default version. nullptr: none.
 ElfW(Sym) * FindDefinition(const ObjectTables& tables, const char* name);
 
+// The end of `symbols`, as an index. The first is empty.
+size_t CountSymbols(const ObjectTables& tables);
+
+// Whether the object is this library, or the program that it is linked into.
+bool IsThisLibrary(const dl_phdr_info& object);
+
 // The address of the first definition of a name, as dlsym(RTLD_DEFAULT) finds it, and the first behind this library, as
 // dlsym(RTLD_NEXT) does. nullptr: there is none. Unlike dlsym they also search what was opened with RTLD_LOCAL, after
 // all others.

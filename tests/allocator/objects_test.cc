@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <algorithm>
 #include <iterator>
 #include <vector>
 
@@ -92,6 +93,34 @@ TEST(Objects, FindsNamesByTheOldHashToo) {
   tables.versions = versions.data();
   for (size_t i = 1; i <= 3; i++) EXPECT_EQ(FindDefinition(tables, names[i]), &symbols[i]) << names[i];
   for (const char* name : {"hidden", "undefined", "four", ""}) EXPECT_EQ(FindDefinition(tables, name), nullptr) << name;
+  EXPECT_EQ(CountSymbols(tables), names.size());
+}
+
+// Linkers put the strings behind the symbols.
+TEST(Objects, CountsTheSymbolsOfEachObject) {
+  const auto look = [](dl_phdr_info* object, size_t, void* looked_at) {
+    const ObjectTables tables = ReadTables(*object);
+    if (tables.gnu_hashes == nullptr) return 0;
+    const auto bytes = static_cast<size_t>(tables.strings - reinterpret_cast<const char*>(tables.symbols));
+    EXPECT_EQ(CountSymbols(tables), bytes / sizeof(ElfW(Sym))) << object->dlpi_name;
+    ++*static_cast<int*>(looked_at);
+    return 0;
+  };
+  int objects = 0;
+  dl_iterate_phdr(look, &objects);
+  EXPECT_GT(objects, 1);
+}
+
+TEST(Objects, ThisProgramIsThisLibrary) {
+  std::vector<bool> found;
+  const auto look = [](dl_phdr_info* object, size_t, void* all) {
+    static_cast<std::vector<bool>*>(all)->push_back(IsThisLibrary(*object));
+    return 0;
+  };
+  dl_iterate_phdr(look, &found);
+  ASSERT_GT(found.size(), 1U);
+  EXPECT_TRUE(found[0]);
+  EXPECT_EQ(std::count(found.begin(), found.end(), true), 1);
 }
 
 }  // namespace

@@ -167,7 +167,7 @@ $(ALLOCATOR_TESTS)/deepbind_host: tests/allocator/deepbind_host.c $(DEEPBIND)/li
 	$(Q)$(CC) -O1 -g $(WARNINGS) -fno-builtin $(DEPENDENCIES) -o $@ $< -L$(DEEPBIND) -ldeepbind_caller \
 	  -Wl,--enable-new-dtags,-rpath,'$$ORIGIN/deepbind'
 
-$(ALLOCATOR_TESTS)/cxx_behaviour: tests/allocator/cxx_behaviour.cc
+$(addprefix $(ALLOCATOR_TESTS)/,cxx_behaviour cxx_operators): $(ALLOCATOR_TESTS)/%: tests/allocator/%.cc
 	$(say) CXX $@
 	@mkdir -p $(@D)
 	$(Q)$(CXX) -std=c++20 -O1 -g $(WARNINGS) -fno-builtin -pthread $(DEPENDENCIES) -o $@ $<
@@ -184,8 +184,9 @@ $(addprefix $(BUILD)/test-allocator/,extended arenas): $(BUILD)/test-allocator/%
 
 PRELOAD_TESTS := $(BUILD)/libheaptap.so $(BUILD)/libheaptap.a $(BUILD)/test-allocator/behaviour \
   $(BUILD)/test-allocator/options $(BUILD)/test-allocator/options_static $(BUILD)/test-allocator/extended $(BUILD)/test-allocator/arenas \
-  $(ALLOCATOR_TESTS)/cxx_behaviour $(ALLOCATOR_TESTS)/cxx_plugin.so \
-  $(PRELOAD_PROGRAMS) $(EARLY) $(NEW_PLUGINS) $(NEW_PROGRAMS) $(ALLOCATOR_TESTS)/deepbind_host $(ALLOCATOR_TESTS)/guest/own_malloc
+  $(ALLOCATOR_TESTS)/cxx_behaviour $(ALLOCATOR_TESTS)/cxx_operators $(ALLOCATOR_TESTS)/cxx_plugin.so \
+  $(PRELOAD_PROGRAMS) $(EARLY) $(NEW_PLUGINS) $(NEW_PROGRAMS) $(ALLOCATOR_TESTS)/deepbind_host $(ALLOCATOR_TESTS)/guest/own_malloc \
+  $(ALLOCATOR_TESTS)/owners/program_without_library
 
 # Not in parallel with tests of a daemon, which records every process: some of these need unrecorded processes.
 .PHONY: test-allocator-preload
@@ -227,5 +228,7 @@ test-allocator-guest: $(BUILD)/libheaptap-guest.so $(BUILD)/libheaptap.so $(GUES
 	$(say) TEST "allocator, guest of others"
 	$(Q)timeout 1200 tests/allocator/guest/run $(BUILD)
 
+include tests/allocator/owners/rules.mk
+
 .PHONY: test-allocator
-test-allocator: test-allocator-plain test-allocator-asan test-allocator-tsan test-allocator-preload test-allocator-guest ## run unit and stress tests of the allocator, also with sanitizers
+test-allocator: test-allocator-plain test-allocator-asan test-allocator-tsan test-allocator-preload test-allocator-guest test-allocator-owners ## run unit and stress tests of the allocator, also with sanitizers

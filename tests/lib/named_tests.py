@@ -5,7 +5,8 @@
     unit-asan:FILTER           the same with AddressSanitizer and UndefinedBehaviorSanitizer
     unit-tsan:FILTER           the same with ThreadSanitizer
     allocator:PROGRAM:FILTER   PROGRAM: plain, asan or tsan
-    allocator:guest            all tests of the guest; allocator:preload: of the preloaded library
+    allocator:guest            all tests of the guest; allocator:preload: of the preloaded library; allocator:owners: of
+                               both in programs with functions of their own
     stress:PROGRAM             the stress test of the allocator; PROGRAM as above
     e2e:SELECTION              paths, or an expression for pytest's -k
     lint:TARGET                make lint-TARGET
@@ -62,10 +63,10 @@ def _make(name, target, targets=()):
 
 def _allocator(name, rest):
     program, _, test_filter = rest.partition(":")
-    if program in ("guest", "preload") and not test_filter:
+    if program in ("guest", "preload", "owners") and not test_filter:
         return _make(name, f"test-allocator-{program}")
     if program not in STRESS_STEPS or not test_filter:
-        raise ValueError(f"{name}: use allocator:plain:FILTER (or asan, tsan), allocator:guest or allocator:preload")
+        raise ValueError(f"{name}: use allocator:plain:FILTER (or asan, tsan), allocator:guest, allocator:preload or allocator:owners")
     # These tests need statistics, which others must not have (tests/allocator/rules.mk).
     options = "prof:true,prof_stats:true" if test_filter.startswith("SampleStatisticsTest") else "prof:true"
     return _gtest(name, f"build/test-allocator/{program}/unit", test_filter,
