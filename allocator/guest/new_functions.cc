@@ -44,6 +44,8 @@ constexpr std::align_val_t kTriedAlignment{64};
 // The charge with which a next operator leads back to the guest. 0: it does not.
 template <typename New, typename Delete>
 uint64_t TryNew(New allocate, Delete release) {
+  // An allocator may note a thread at its first block, and libc allocates for that.
+  release(allocate());
   GuestThread& thread = guest_thread;
   const uint64_t saved = thread.left;
   thread.left = kStride;

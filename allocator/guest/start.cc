@@ -13,6 +13,7 @@
 #include "allocator/core/control.h"
 #include "allocator/guest/host.h"
 #include "allocator/guest/host_name.h"
+#include "allocator/guest/leak_checker.h"
 #include "allocator/guest/names.h"
 #include "allocator/guest/nested_calls.h"
 #include "allocator/guest/new_functions.h"
@@ -91,6 +92,8 @@ void StartGuestSlowly() {
   FindHost();
   GuestState judged = Judge();
   if (judged == GuestState::kActive) {
+    // A host may begin with its first block: some expect no free and no operator before.
+    host.free(host.malloc(1));
     FindNestedCalls();
     if (MayTakeOperators()) FindNewFunctions();
     AdoptProgramVariables();
@@ -118,7 +121,10 @@ __attribute__((constructor)) void Construct(int, char**, char** environment) {
   if (environ == nullptr) environ = environment;
   StartGuest();
   HideMissingNames();
-  if (IsGuestActive()) PublishHostName();
+  if (IsGuestActive()) {
+    PublishHostName();
+    TellLeakChecker();
+  }
   ResetCountdown();
 }
 

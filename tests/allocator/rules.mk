@@ -208,7 +208,13 @@ $(addprefix $(GUEST_TESTS)/,law moments border): $(GUEST_TESTS)/%: tests/allocat
 	$(Q)$(CXX) -std=c++20 -O1 -g $(WARNINGS) -fno-builtin -pthread -Iallocator/include -Itests/allocator \
 	  -Itests/allocator/guest $(DEPENDENCIES) -o $@ $<
 
-$(addprefix $(GUEST_TESTS)/,plugin.so audit.so bare_host.so): $(GUEST_TESTS)/%.so: tests/allocator/guest/%.c
+# Where LeakSanitizer is the allocator.
+$(GUEST_TESTS)/keeps_all: tests/allocator/guest/keeps_all.c
+	$(say) CC $@
+	@mkdir -p $(@D)
+	$(Q)$(CC) -O1 -g $(WARNINGS) -fno-builtin -fsanitize=leak -Iallocator/include -Itests/allocator $(DEPENDENCIES) -o $@ $<
+
+$(addprefix $(GUEST_TESTS)/,plugin.so audit.so bare_host.so young_host.so): $(GUEST_TESTS)/%.so: tests/allocator/guest/%.c
 	$(say) CC $@
 	@mkdir -p $(@D)
 	$(Q)$(CC) -O1 -g $(WARNINGS) -fno-builtin -fPIC -shared $(DEPENDENCIES) -o $@ $<
@@ -219,8 +225,8 @@ $(GUEST_TESTS)/heap_law: tests/allocator/guest/heap_law.cc $(BUILD)/libheaptap-s
 	$(Q)$(CXX) -std=c++20 -O1 -g $(WARNINGS) -pthread -Iallocator/include -Itests/allocator $(DEPENDENCIES) -o $@ $< \
 	  -L$(BUILD) -lheaptap-sample
 
-GUEST_TEST_PROGRAMS := $(addprefix $(GUEST_TESTS)/,api own_malloc odd pages twice law heap_law moments border plugin.so audit.so \
-  bare_host.so)
+GUEST_TEST_PROGRAMS := $(addprefix $(GUEST_TESTS)/,api own_malloc odd pages twice law heap_law moments border keeps_all plugin.so audit.so \
+  bare_host.so young_host.so)
 
 # As above, not in parallel with a daemon.
 .PHONY: test-allocator-guest

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef HEAPTAP_ALLOCATOR_GUEST_LEAK_CHECKER_H_
+#define HEAPTAP_ALLOCATOR_GUEST_LEAK_CHECKER_H_
+
+namespace heaptap {
+
+// Tells LeakSanitizer, where it is the host, of the guest's range. It looks for pointers in its own blocks, and would
+// take what only a sample points to for a leak. Does nothing over other hosts. Called once, by the library's
+// constructor, after StartGuest: the sanitizer begins with its first block.
+void TellLeakChecker();
+
+}  // namespace heaptap
+
+#endif  // HEAPTAP_ALLOCATOR_GUEST_LEAK_CHECKER_H_
