@@ -7,7 +7,9 @@
 
 #include <atomic>
 
+#include "allocator/core/collection.h"
 #include "allocator/core/control.h"
+#include "allocator/core/huge_cache.h"
 #include "allocator/core/invalid_free.h"
 #include "allocator/core/large.h"
 #include "allocator/core/observer.h"
@@ -86,20 +88,45 @@ void FillGrown(void* pointer, size_t old_usable, size_t usable, bool is_zero, bo
 inline Arena& ArenaOfRequest() { return CurrentArena(); }
 inline Arena& ArenaOfRequest(Arena& arena) { return arena; }
 
-// An ordinary block for an allocation that the observer wanted, and for which there was no memory in its slabs.
-// nullptr: out of memory.
+// An ordinary block, also if the countdown has ended for this allocation (`*weight` is not 0) or ends with it. nullptr:
+// out of memory.
 template <typename... Place>
-[[gnu::cold, gnu::noinline]] void* AllocateInstead(size_t size_class, uint64_t weight, Place&... place) {
-  void* block;
-  {
-    HeapScope heap(place...);
-    // The countdown has ended for this allocation, and does not count it again.
+void* TakeOrdinary(size_t size_class, uint64_t* weight, Place&... place) {
+  HeapScope heap(place...);
+  Heap::Taken taken{nullptr, *weight};
+  if (taken.weight == 0) taken = heap->Take(size_class);
+  if (taken.weight != 0) {
+    *weight = taken.weight;
+    // The next countdown does not count the allocation.
     heap->countdown().TakeBack(size_class, 1);
-    block = heap->Take(size_class).block;
-    if (HEAPTAP_UNLIKELY(IsShared(*heap)) && block != nullptr) thread_counters.allocated += kClassSize[size_class];
+    taken = heap->Take(size_class);
+    if (taken.block == nullptr && heap->countdown().Allowance(size_class) != 0)
+      heap->countdown().HandOut(size_class, 1);
   }
-  if (block != nullptr) observer::Lost(weight);
+  if (HEAPTAP_UNLIKELY(IsShared(*heap)) && taken.block != nullptr) thread_counters.allocated += kClassSize[size_class];
+  return taken.block;
+}
+
+// For an allocation that has found no memory, with its weight if the observer wanted it. nullptr: out of memory.
+template <typename... Place>
+[[gnu::cold, gnu::noinline]] void* AllocateAgain(size_t size_class, uint64_t weight, Place&... place) {
+  void* block = weight != 0 ? TakeOrdinary(size_class, &weight, place...) : nullptr;
+  if (block == nullptr && CollectMemory()) {
+    block = TakeOrdinary(size_class, &weight, place...);
+    NoteCollection(block != nullptr);
+  }
+  if (block != nullptr && weight != 0) observer::Lost(weight);
   return block;
+}
+
+// The same for a large block.
+[[gnu::cold, gnu::noinline]] void* AllocateLargeAgain(Arena& arena, size_t usable, size_t alignment, size_t requested) {
+  // Only what is kept helps a huge one.
+  const bool is_huge = usable > kRunMaximum;
+  if (is_huge ? !PurgeHuge(0) : !CollectMemory()) return nullptr;
+  void* pointer = AllocateLarge(arena, usable, alignment, requested);
+  if (!is_huge) NoteCollection(pointer != nullptr);
+  return pointer;
 }
 
 // `requested`: the size that the program requested. `place`: the arena, if the program names one. Inlined as
@@ -116,8 +143,7 @@ template <typename... Place>
   }
   void* pointer =
       taken.weight != 0 ? AllocateObserved(ArenaOfRequest(place...), size_class, taken.weight, requested) : taken.block;
-  if (HEAPTAP_UNLIKELY(pointer == nullptr) && taken.weight != 0)
-    pointer = AllocateInstead(size_class, taken.weight, place...);
+  if (HEAPTAP_UNLIKELY(pointer == nullptr)) pointer = AllocateAgain(size_class, taken.weight, place...);
   if (HEAPTAP_UNLIKELY(pointer == nullptr)) return FailWithEnomem();
   FillNew(pointer);
   return pointer;
@@ -128,7 +154,9 @@ template <typename... Place>
 void* AllocateOutsideSlabs(size_t usable, size_t alignment, size_t requested, Place&... place) {
   if (usable == 0) return FailWithEnomem();
   observer::BeforeUse();
-  void* pointer = AllocateLarge(ArenaOfRequest(place...), usable, alignment, requested);
+  Arena& arena = ArenaOfRequest(place...);
+  void* pointer = AllocateLarge(arena, usable, alignment, requested);
+  if (HEAPTAP_UNLIKELY(pointer == nullptr)) pointer = AllocateLargeAgain(arena, usable, alignment, requested);
   if (pointer == nullptr) return FailWithEnomem();
   FillNew(pointer);
   return pointer;
@@ -249,7 +277,7 @@ bool ResizeLarge(Slab* run, Huge* huge, void* pointer, size_t wanted, size_t req
 // Reports the free of a pointer at which no live block begins.
 void RefuseInvalidFree(const void* pointer) {
   unsigned kind = ChunkKind(pointer);
-  if (kind > kFreedHuge) {
+  if (kind > kFreedHuge && IsUnit(SlabOf(pointer, kind))) {
     return RefuseFree(pointer, IsFreeUnit(SlabOf(pointer, kind)) ? InvalidFree::kSecond : InvalidFree::kInside);
   }
   if (IsInsideHuge(pointer)) return RefuseFree(pointer, InvalidFree::kInside);

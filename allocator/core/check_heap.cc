@@ -39,7 +39,7 @@ void CheckReady(const Heap* heap, unsigned c) {
   const void* const some[] = {list, rest.first, has_fresh ? fresh : nullptr};
   for (const void* block : some) {
     if (block == nullptr) continue;
-    CheckIsQueued("the slab of the ready blocks is on the queue", heap, c, SlabOf(block, ShiftOf(c)));
+    CheckIsQueued("the slab of the ready blocks is on the queue", heap, c, SlabOfBlock(block));
   }
   CheckEqual("|rest| == its length", heap, Length(rest.first), rest.length);
   const uint64_t ready = Length(list) + rest.length + static_cast<size_t>(heap->fresh_end[c] - fresh) / kClassSize[c];
@@ -59,7 +59,7 @@ void CheckEmpty(const Heap* heap, unsigned c) {
 void CheckWakes(const Heap* heap, const Slab* slab) {
   const Slab* behind = slab;
   for (size_t count = 1; slab != nullptr; count++) {
-    CheckLess("a slab on the list of wakes is one: kFreedHuge < chunk_table", slab, kFreedHuge, ChunkKind(slab));
+    CheckThat("a slab on the list of wakes is one", slab, IsUnit(slab));
     const uintptr_t owner = slab->owner.load(std::memory_order_relaxed);
     CheckEqual("a slab on the list of wakes is the heap's: owner == heap", slab, owner & ~kFullBit, OwnerWordOf(heap));
     CheckThat("a wake on its way => full or wake_pending", slab, (owner & kFullBit) != 0 || slab->wake_pending);

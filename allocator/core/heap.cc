@@ -228,7 +228,7 @@ void Heap::PutBackReady(unsigned size_class) {
   *end = mine.rest.first;
   mine.rest = {};
   Block* list = ready[size_class];
-  Slab* slab = SlabOf(list != nullptr ? reinterpret_cast<char*>(list) : fresh[size_class], ShiftOf(size_class));
+  Slab* slab = SlabOfBlock(list != nullptr ? reinterpret_cast<char*>(list) : fresh[size_class]);
   Settle(slab);
   if (list != nullptr) {
     Block* last = list;

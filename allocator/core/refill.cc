@@ -76,7 +76,7 @@ Slab* Heap::FindSlab(unsigned size_class) {
     if (another == nullptr) return slab;
     mine.counts.slabs_made.Add(1);
     // Before the slab is the first of its queue, which this turns.
-    if (another->fresh) MakeUpFor(size_t{1} << ShiftOf(size_class), size_class);
+    if (another->fresh) MakeUpFor(SlabBytes(another), size_class);
     slabs.PushFront(another);
     return another;
   }

@@ -241,6 +241,16 @@ inline constexpr std::array<uint32_t, kSmallClasses> kSlabCapacity = [] {
   return capacity;
 }();
 
+// The slab of a block. REQUIRES: a slab has it.
+inline Slab* SlabOfBlock(const void* block) { return SlabOf(block, ChunkKind(block)); }
+
+// Whether the address is that of a unit's descriptor, whose chunk may be smaller than the addresses that its entry of
+// chunk_table stands for.
+inline bool IsUnit(const Slab* slab) { return ChunkKind(slab) > kFreedHuge && UnitIndex(slab) < ChunkOf(slab)->units; }
+
+// The memory of a slab in bytes, also behind its last block.
+inline size_t SlabBytes(const Slab* slab) { return size_t{1} << ChunkOf(slab)->shift; }
+
 inline bool HasUntouched(const Slab* slab) { return slab->carved < slab->capacity; }
 
 // Whether no block is ready or live or was freed by another thread.

@@ -30,10 +30,14 @@ namespace {
 constexpr size_t kFirstChunk = 4 * 1024 * 1024;
 // Where mappings are limited, a chunk takes at most one part in this many of the limit.
 constexpr uint64_t kLimitShare = 16;
-// Once the system has refused a chunk, each takes at most one part in this many of what is left: blocks of the other
-// kind of chunk, and what the program maps, need some too.
+// Once the system has refused a chunk, each takes at most one part in this many of what is left: what the program maps
+// needs some too.
 constexpr size_t kRefusedShare = 16;
-constinit bool is_refused;  // under units_mutex
+// While new memory is locked (mlockall), all of a new chunk is resident.
+constexpr size_t kLockedChunk = 1024 * 1024;
+// Under units_mutex. With either of them, slabs of all classes are short ones.
+constinit bool is_refused;
+constinit bool is_locked;
 
 constinit Mutex units_mutex{LockRank::kUnits};
 constinit Mutex purge_mutex{LockRank::kPurge};  // taken before units_mutex; held during the purge of a chunk
@@ -140,26 +144,47 @@ struct ChunkMapping {
   size_t size;
 };
 
-// At most `size` bytes, and at least `needed`.
-ChunkMapping MapWhatIsLeft(size_t size, size_t needed) {
-  UnlockTable();
-  for (; size > needed; size /= 2) {
-    void* memory = MapChunkMemory(size);
-    if (memory == nullptr) continue;
-    const size_t share = size / kRefusedShare < needed ? needed : size / kRefusedShare;
-    const bool is_cut = Unmap(static_cast<char*>(memory) + share, size - share);
-    return {memory, is_cut ? share : size};
-  }
-  return {MapChunkMemory(needed), needed};
+// Leaves at most `size` bytes of it, and at least `needed`.
+void Cut(ChunkMapping* mapping, size_t size, size_t needed) {
+  if (size < needed) size = needed;
+  if (size >= mapping->size) return;
+  if (Unmap(static_cast<char*>(mapping->memory) + size, mapping->size - size)) mapping->size = size;
 }
 
-// A new chunk of at least `needed` bytes, a number of units, and of about `size`. nullptr: out of memory.
-Chunk* MapChunk(unsigned shift, size_t needed, size_t size, bool huge_pages) {
-  const uint64_t share = MappingLimit() / kLimitShare;
-  while (size > share && size > needed && size > kFirstChunk) size /= 2;
+bool IsLocked(const ChunkMapping& mapping) {
+  return !DiscardPages(static_cast<char*>(mapping.memory) + mapping.size - kPageSize, kPageSize);
+}
+
+// `needed`: a number of units. `share`: of the limit, for one chunk.
+ChunkMapping MapNewChunk(size_t needed, size_t size, uint64_t share) {
+  while (size > share && size > kFirstChunk) size /= 2;
+  if (is_locked) size = kLockedChunk;
   if (size < needed) size = needed;
   ChunkMapping mapping{is_refused ? nullptr : MapChunkMemory(size), size};
-  if (mapping.memory == nullptr) mapping = MapWhatIsLeft(size, needed);
+  if (mapping.memory == nullptr) {
+    is_refused = true;
+    UnlockTable();
+    while (mapping.memory == nullptr && mapping.size > needed) {
+      mapping.size = mapping.size / 2 < needed ? needed : mapping.size / 2;
+      mapping.memory = MapChunkMemory(mapping.size);
+    }
+    if (mapping.memory == nullptr) return mapping;
+    Cut(&mapping, mapping.size / kRefusedShare, needed);
+  }
+  if (!is_locked && IsLocked(mapping)) {
+    is_locked = true;
+    Cut(&mapping, kLockedChunk, needed);
+  }
+  return mapping;
+}
+
+// A new chunk of at least `needed` bytes and of about `size`. nullptr: out of memory.
+Chunk* MapChunk(unsigned shift, size_t needed, size_t size, bool huge_pages) {
+  const uint64_t share = MappingLimit() / kLimitShare;
+  if (share < kFirstChunk) is_refused = true;
+  // A short slab does too.
+  if (shift == kLongShift && (is_refused || is_locked)) return nullptr;
+  const ChunkMapping mapping = MapNewChunk(needed, size, share);
   if (mapping.memory == nullptr) return nullptr;
   AddToFigure(&heaptap_statistics::mapped, static_cast<int64_t>(mapping.size));
   // Before the first write, which may get a huge page.
@@ -168,10 +193,8 @@ Chunk* MapChunk(unsigned shift, size_t needed, size_t size, bool huge_pages) {
   chunk->shift = shift;
   chunk->units = static_cast<uint32_t>(mapping.size >> shift);
   chunk->huge_pages = huge_pages;
-  if (mapping.size == size) return chunk;
-  is_refused = true;
   const size_t used = DescriptorBytes(chunk->units);
-  UnlockPages(static_cast<char*>(mapping.memory) + used, (size_t{1} << shift) - used);
+  if (is_refused) UnlockPages(static_cast<char*>(mapping.memory) + used, (size_t{1} << shift) - used);
   return chunk;
 }
 
@@ -272,13 +295,15 @@ Slab* AllocateUnits(unsigned shift, size_t count, size_t alignment) {
 }
 
 Slab* NewSlab(unsigned size_class, uintptr_t owner, ArenaIndex arena) {
-  Slab* slab = AllocateUnits(ShiftOf(size_class), 1, 1);
+  const unsigned shift = ShiftOf(size_class);
+  Slab* slab = AllocateUnits(shift, 1, 1);
+  if (slab == nullptr && shift != kShortShift) slab = AllocateUnits(kShortShift, 1, 1);
   if (slab == nullptr) return nullptr;
   slab->local_free = nullptr;
   slab->used = 0;
   slab->used_settled = 0;
   slab->carved = 0;
-  slab->capacity = kSlabCapacity[size_class];
+  slab->capacity = static_cast<uint32_t>(SlabBytes(slab) / kClassSize[size_class]);
   slab->size_class = static_cast<uint8_t>(size_class);
   slab->size = kClassSize[size_class];
   slab->wake_pending = false;

@@ -45,42 +45,42 @@ namespace slow {
 
 [[gnu::noinline]] void* New(size_t size) {
   if (void* sample = TakeNewSample(PassedSize(size), 1)) return sample;
-  return host.new_plain(size);
+  return ServedByHost(host.new_plain(size));
 }
 
 [[gnu::noinline]] void* NewArray(size_t size) {
   if (void* sample = TakeNewSample(PassedSize(size), 1)) return sample;
-  return host.new_array(size);
+  return ServedByHost(host.new_array(size));
 }
 
 [[gnu::noinline]] void* New(size_t size, const std::nothrow_t& nothrow) {
   if (void* sample = TakeNewSample(PassedSize(size), 1)) return sample;
-  return host.new_nothrow(size, nothrow);
+  return ServedByHost(host.new_nothrow(size, nothrow));
 }
 
 [[gnu::noinline]] void* NewArray(size_t size, const std::nothrow_t& nothrow) {
   if (void* sample = TakeNewSample(PassedSize(size), 1)) return sample;
-  return host.new_array_nothrow(size, nothrow);
+  return ServedByHost(host.new_array_nothrow(size, nothrow));
 }
 
 [[gnu::noinline]] void* New(size_t size, std::align_val_t alignment) {
   if (void* sample = TakeNewSample(PassedSize(size, alignment), static_cast<size_t>(alignment))) return sample;
-  return host.new_aligned(size, alignment);
+  return ServedByHost(host.new_aligned(size, alignment));
 }
 
 [[gnu::noinline]] void* NewArray(size_t size, std::align_val_t alignment) {
   if (void* sample = TakeNewSample(PassedSize(size, alignment), static_cast<size_t>(alignment))) return sample;
-  return host.new_array_aligned(size, alignment);
+  return ServedByHost(host.new_array_aligned(size, alignment));
 }
 
 [[gnu::noinline]] void* New(size_t size, std::align_val_t alignment, const std::nothrow_t& nothrow) {
   if (void* sample = TakeNewSample(PassedSize(size, alignment), static_cast<size_t>(alignment))) return sample;
-  return host.new_aligned_nothrow(size, alignment, nothrow);
+  return ServedByHost(host.new_aligned_nothrow(size, alignment, nothrow));
 }
 
 [[gnu::noinline]] void* NewArray(size_t size, std::align_val_t alignment, const std::nothrow_t& nothrow) {
   if (void* sample = TakeNewSample(PassedSize(size, alignment), static_cast<size_t>(alignment))) return sample;
-  return host.new_array_aligned_nothrow(size, alignment, nothrow);
+  return ServedByHost(host.new_array_aligned_nothrow(size, alignment, nothrow));
 }
 
 }  // namespace slow

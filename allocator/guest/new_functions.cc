@@ -60,6 +60,10 @@ uint64_t TryNew(New allocate, Delete release) {
 
 void FindNewFunctions() {
   next = host;
+  // A host that has no memory may end the program in an operator new. Only what malloc charges is sampled then.
+  void* block = host.malloc(1);
+  host.free(block);
+  if (block == nullptr) return;
   const std::nothrow_t nothrow;
 // `parameters` behind the size, and the delete that fits.
 #define HEAPTAP_TRY(entry, name, release_name, allocate_arguments, release_entry, release_arguments) \

@@ -75,7 +75,7 @@ void AddSlab(const Slab* slab) {
   snapshot.active += active;
   // What only earlier owners of the unit have used.
   if (touched > carved) snapshot.mapped += touched - carved;
-  MoveResident(&snapshot, SlabMemory(slab), size_t{1} << ShiftOf(size_class));
+  MoveResident(&snapshot, SlabMemory(slab), SlabBytes(slab));
 }
 
 // Adds the slab or run that begins at a used unit. Returns its number of units.

@@ -68,6 +68,17 @@ bool IsWordAt(const void* address, uint32_t word) {
 
 uintptr_t AlignDown(uintptr_t address, size_t alignment) { return address & ~(alignment - 1); }
 
+// As MapAligned, out of a larger mapping.
+void* MapWithMargin(size_t size, size_t alignment, size_t prefix) {
+  const size_t total = size + prefix;
+  const uintptr_t wide = total + alignment < total ? 0 : Map(0, total + alignment, 0);
+  if (wide == 0) return nullptr;
+  const uintptr_t result = AlignDown(wide + prefix + alignment - 1, alignment);
+  UnmapRange(wide, result - prefix - wide);
+  UnmapRange(result + size, wide + total + alignment - (result + size));
+  return reinterpret_cast<void*>(result);
+}
+
 }  // namespace
 
 void* MapAligned(size_t size, size_t alignment, size_t prefix) {
@@ -78,20 +89,16 @@ void* MapAligned(size_t size, size_t alignment, size_t prefix) {
   if (start == 0) return nullptr;
   if (((start + prefix) & (alignment - 1)) == 0) return reinterpret_cast<void*>(start + prefix);
   UnmapRange(start, total);
-
-  uintptr_t wide = total + alignment < total ? 0 : Map(0, total + alignment, 0);
-  if (wide != 0) {
-    uintptr_t result = AlignDown(wide + prefix + alignment - 1, alignment);
-    UnmapRange(wide, result - prefix - wide);
-    UnmapRange(result + size, wide + total + alignment - (result + size));
-    return reinterpret_cast<void*>(result);
-  }
-
-  // RLIMIT_AS leaves room for the mapping but not for the margin: try aligned addresses nearby, one by one.
+  // Aligned addresses nearby, one by one. If many are taken, a mapping with a margin is the faster way, unless a
+  // limit leaves no room for the margin; where new memory is locked, all of the margin becomes resident.
+  constexpr int kNear = 64;
   constexpr int kAttempts = 256;
   uintptr_t candidate = AlignDown(start + prefix, alignment);
   for (int i = 0; i < kAttempts && candidate > alignment + prefix; i++, candidate -= alignment) {
-    uintptr_t got = Map(candidate - prefix, total, MAP_FIXED_NOREPLACE);
+    if (i == kNear) {
+      if (void* result = MapWithMargin(size, alignment, prefix)) return result;
+    }
+    const uintptr_t got = Map(candidate - prefix, total, MAP_FIXED_NOREPLACE);
     if (got == candidate - prefix) return reinterpret_cast<void*>(candidate);
     if (got != 0) UnmapRange(got, total);  // kernels before 4.17 treat the address as a hint
   }

@@ -41,7 +41,7 @@ Slab* NewSampledSlab(Arena& arena, unsigned size_class) {
   Slab* slab = NewSlab(size_class, kSampledOwner, arena.index);
   if (slab != nullptr) {
     arena.pools[size_class].slabs_made++;
-    slab->capacity = static_cast<uint32_t>((size_t{1} << ShiftOf(size_class)) / (slab->size + NoteBytes()));
+    slab->capacity = static_cast<uint32_t>(SlabBytes(slab) / (slab->size + NoteBytes()));
   }
   return slab;
 }

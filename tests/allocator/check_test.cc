@@ -53,14 +53,14 @@ const Mutation kSlabMutations[] = {
        scene.full->size_class = kSmallClasses;
        CheckSlab(scene.full);
      }},
-    {"Shift", "the class's units: chunk_table == ShiftOf(size_class)",
+    {"Shift", "the class's units, or short ones",
      [](Scene& scene) {
-       scene.full->size_class = kSmallClasses - 1;
+       chunk_table[TableIndex(scene.full)] = kLongShift;
        CheckSlab(scene.full);
      }},
     {"Size", "size == kClassSize[size_class]", [](Scene& scene) { scene.partly->size += 16; }},
-    {"Capacity", "capacity == kSlabCapacity[size_class]", [](Scene& scene) { scene.partly->capacity--; }},
-    {"SampledCapacity", "capacity <= kSlabCapacity[size_class]",
+    {"Capacity", "capacity == bytes / size", [](Scene& scene) { scene.partly->capacity--; }},
+    {"SampledCapacity", "capacity <= bytes / size",
      [](Scene& scene) { scene.sampled->capacity = kSlabCapacity[kClass] + 1; }},
     {"Units", "units of a slab == 1",
      [](Scene& scene) {
@@ -132,7 +132,7 @@ const Mutation kSlabMutations[] = {
 };
 
 const Mutation kHeapMutations[] = {
-    {"QueueOfOthers", "a slab on the queue is one: chunk_table == ShiftOf(class of the queue)",
+    {"QueueOfOthers", "a slab on the queue is one, with the class's units or short ones",
      [](Scene& scene) { scene.partly->next = reinterpret_cast<Slab*>(scene.heap); }},
     {"QueueMisaligned", "a slab on the queue is one: address % sizeof(Slab) == 0",
      [](Scene& scene) {
@@ -172,7 +172,7 @@ const Mutation kHeapMutations[] = {
      [](Scene& scene) { scene.heap->classes[kClass].empty = scene.full; }},
     {"EmptyUsed", "of the empty slab: used == 0",
      [](Scene& scene) { scene.heap->classes[kClass].empty = scene.partly; }},
-    {"WakeOfNoSlab", "a slab on the list of wakes is one: kFreedHuge < chunk_table",
+    {"WakeOfNoSlab", "a slab on the list of wakes is one",
      [](Scene& scene) { scene.heap->wakes.store(reinterpret_cast<Slab*>(scene.heap)); }},
     {"WakeOfAnother", "a slab on the list of wakes is the heap's: owner == heap",
      [](Scene& scene) {

@@ -35,27 +35,26 @@ KINDS = {
     "mmap": Kind(errno.ENOMEM, A_REQUEST, (*LIBRARY, "guest-sampled"), """
         MapAligned: a chunk: smaller ones are tried, then NULL. A huge block: NULL, or for realloc a copy is tried. The heap of a
             thread: it shares the main arena's. An arena, figures for mallctl: mallctl fails. The page of probe sites: breakpoints.
-        ReserveAddresses of the guest: half as much is tried, then the host serves."""),
-    "mmap-return": Kind(errno.ENOMEM, NOTHING, ("guest-sampled",), """
-        Close of the guest: the slots of a huge sample become inaccessible, and their memory goes back."""),
-    "mprotect-open": Kind(errno.ENOMEM, A_REQUEST, ("guest", "guest-sampled"), """
-        Open of the guest: the slots stay closed, and the host serves. Protect in names.cc, at the start: the name stays."""),
-    "mprotect-close": Kind(errno.ENOMEM, NOTHING, ("guest", "guest-sampled"), """
-        Protect in names.cc, at the start: a page of the tables stays writable."""),
+        MapAt of the guest: smaller chunks are tried, then the host serves."""),
+    "mmap-renew": Kind(errno.ENOMEM, NOTHING, ("guest-sampled",), """
+        RenewPages of the guest: new pages for a run to which the program has done something; the addresses stay unused."""),
+    "mprotect-open": Kind(errno.ENOMEM, NOTHING, ALL, """
+        Protect in own_names.cc, at the start: the names stay."""),
+    "mprotect-close": Kind(errno.ENOMEM, NOTHING, ALL, """
+        Protect in own_names.cc, at the start: a page of the tables stays writable."""),
     "munmap": Kind(errno.ENOMEM, NOTHING, (*LIBRARY, "guest-sampled"), """
-        Unmap: a huge block's memory stays, and is lost to the process; the margins of an aligned mapping or of the guest's
-            range stay: addresses only."""),
+        Unmap: a huge block's memory goes back, and its addresses stay; so do the margins of an aligned mapping."""),
     "madvise": Kind(errno.ENOMEM, NOTHING, (*LIBRARY, "guest-sampled"), """
         DiscardPages: the memory stays dirty, and is cleared before it is used as zeroed; a later purge tries again.
         ForbidHugePages, AskForHugePages: the kernel decides. MADV_WIPEONFORK of the page of probe sites: breakpoints."""),
-    "mremap-grow": Kind(errno.ENOMEM, A_REQUEST, LIBRARY, """
-        ResizeMapping in place: the block moves. MoveMapping: the contents are copied."""),
-    "mremap-shrink": Kind(errno.ENOMEM, NOTHING, ("library", "library-sampled"), """
-        ResizeMapping in place: the block moves, or a kept one is unmapped and another is mapped."""),
+    "mremap-grow": Kind(errno.ENOMEM, A_REQUEST, (*LIBRARY, "guest-sampled"), """
+        ResizeMapping in place: the block moves. MoveMapping: the contents are copied. IsOneMapping: fails by design."""),
+    "mremap-shrink": Kind(errno.ENOMEM, NOTHING, ("library", "library-sampled", "guest-sampled"), """
+        ResizeMapping in place: the block moves, or a kept one is unmapped and another is mapped. MoveMapping: as above."""),
     "membarrier": Kind(errno.EPERM, NOTHING, LIBRARY, """
         BarrierInAllThreads: a waiting thread's heap is not searched; its memory goes back when the thread allocates."""),
     "prlimit64": Kind(errno.EPERM, NOTHING, (*LIBRARY, "guest-sampled"), """
-        AddressSpaceLimit: there is none, so whole chunks are tried first."""),
+        MappingLimit: there is none, so whole chunks are tried first."""),
     "uname": Kind(errno.EFAULT, NOTHING, SAMPLED, """
         HasKernel of the probe sites: breakpoints."""),
     "readlinkat": Kind(errno.ENOENT, NOTHING, ALL, """
@@ -80,6 +79,8 @@ NOT_HERE = {
     "futex": "fails as if it had been interrupted, which its loops expect",
     "clock_gettime": "only where the vDSO has none (tests/allocator/vdso_test.cc)",
     "mincore": "figures of mallctl only: nothing is resident",
+    "munlock": "where locked memory is limited: what stays locked counts, and a request may be refused",
+    "gettid tkill": "without keys of threads: cannot fail, or the thread seems to live (test_allocator_limits.py)",
     "getpid exit_group kill sched_yield nanosleep close": "cannot fail, or the result does not matter",
     "stat fstat lstat read pread64 readlink openat rename unlinkat memfd_create eventfd2 ppoll fcntl":
         "the options' folder, dumps and the log: tests/e2e/dumps",
@@ -87,7 +88,7 @@ NOT_HERE = {
 }
 
 # Kinds of which a failure still has consequences.
-OPEN = {("guest-sampled", "mmap-return"): "a slot that could not be closed is given away with its old contents"}
+OPEN = {}
 
 # Programs at once: each is busy.
 AT_ONCE = os.cpu_count()

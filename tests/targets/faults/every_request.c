@@ -42,7 +42,7 @@
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 
-enum { MOST_BLOCKS = 128, THREADS = 3, MANY = 50, STACK_BYTES = 128 << 10, WORD = sizeof(uint64_t) };
+enum { MOST_BLOCKS = 128, THREADS = 3, MANY = 50, STACK_BYTES = 128 << 10, WORD = sizeof(uint64_t), PAGE = 4096 };
 
 /* Around the borders between a slab's blocks, runs and huge blocks, each for itself and a multiple. */
 static const size_t sizes[] = {8, 24, 100, 1000, 4000, 10000, 32 * KIB, 40000, 200 * KIB, 2 * MIB, 17 * MIB, 64 * MIB};
@@ -174,8 +174,12 @@ static void Resize(struct block* block, size_t size) {
   Fill(block);
 }
 
+/* A page of a large block has a property that other blocks do not have. */
 static void Free(struct block* block) {
+  const size_t large = 200 * KIB;
   Check(block, block->size);
+  char* page = (char*)(((uintptr_t)block->start + PAGE - 1) & ~(uintptr_t)(PAGE - 1));
+  if (block->size >= large) madvise(page, PAGE, MADV_DONTDUMP);
   free(block->start);
   block->start = NULL;
 }
@@ -284,7 +288,7 @@ static void DoAll(void) {
 }
 
 /* More than a process may have, in a machine with other settings: reading them needs /proc. */
-enum { MOST_MAPPINGS = 1 << 18, PAGE = 4096 };
+enum { MOST_MAPPINGS = 1 << 18 };
 
 static char* area;
 

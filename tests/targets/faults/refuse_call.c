@@ -42,8 +42,8 @@ static bool IsAny(const __u64* arguments) {
   return true;
 }
 
-static bool IsReturn(const __u64* arguments) { return arguments[2] == PROT_NONE && (arguments[3] & MAP_FIXED) != 0; }
-static bool IsMap(const __u64* arguments) { return !IsReturn(arguments); }
+static bool IsRenewal(const __u64* arguments) { return (arguments[3] & MAP_FIXED) != 0; }
+static bool IsMap(const __u64* arguments) { return !IsRenewal(arguments); }
 static bool IsOpening(const __u64* arguments) { return (arguments[2] & PROT_WRITE) != 0; }
 static bool IsClosing(const __u64* arguments) { return !IsOpening(arguments); }
 static bool IsThread(const __u64* arguments) { return (arguments[0] & CLONE_VM) != 0; }
@@ -56,8 +56,8 @@ static const struct kind {
   bool (*matches)(const __u64* arguments);
 } kinds[] = {
     {"mmap", SYS_mmap, IsMap},
-    /* New, empty addresses in place of memory: that goes back to the system. */
-    {"mmap-return", SYS_mmap, IsReturn},
+    /* New pages in place of others. */
+    {"mmap-renew", SYS_mmap, IsRenewal},
     {"mprotect-open", SYS_mprotect, IsOpening},
     {"mprotect-close", SYS_mprotect, IsClosing},
     {"munmap", SYS_munmap, IsAny},
