@@ -24,6 +24,7 @@
  *   interrupt N SIZE     churns while a timer's handler asks for N dumps                       -> "ERROR..."
  *   uid N                drops to user and group N                                             -> "uid N"
  *   chdir FOLDER                                                                               -> "chdir ERROR"
+ *   end_main             ends the main thread; another one obeys from now on                   -> "ended_main"
  *   exit N | _exit N | abort | segv | raise SIGNAL | exec PROGRAM                                 ends
  */
 #define _GNU_SOURCE
@@ -352,6 +353,24 @@ static char* after_words(char* line, int words) {
   return line;
 }
 
+static void serve(void);
+static pthread_t main_thread;
+
+static void* serve_alone(void* unused) {
+  (void)unused;
+  pthread_join(main_thread, NULL);
+  puts("ended_main");
+  serve();
+  exit(0);
+}
+
+static void end_main(void) {
+  pthread_t successor;
+  if (pthread_create(&successor, NULL, serve_alone, NULL) == 0) {
+    pthread_exit(NULL);
+  }
+}
+
 static void obey(char* line, char* answer, size_t size) {
   line[strcspn(line, "\n")] = '\0';
   char words[4][LINE_MAX_BYTES] = {"", "", "", ""};
@@ -399,23 +418,31 @@ static void obey(char* line, char* answer, size_t size) {
     snprintf(answer, size, "uid %d", error == 0 ? (int)getuid() : -1);
   } else if (strcmp(word, "chdir") == 0) {
     snprintf(answer, size, "chdir %d", chdir(words[1]) == 0 ? 0 : errno);
+  } else if (strcmp(word, "end_main") == 0) {
+    end_main();
+    snprintf(answer, size, "no thread");
   } else {
     leave(word, (int)first, words[1]);
     snprintf(answer, size, "unknown command %s", word);
   }
 }
 
-int main(void) {
-  /* stdio's own buffers stay out of the heap, so that a test sees only its own blocks there. */
-  static char input[BUFSIZ], output[BUFSIZ];
+static void serve(void) {
   static char line[LINE_MAX_BYTES], answer[LINE_MAX_BYTES];
-  setvbuf(stdin, input, _IOFBF, sizeof input);
-  setvbuf(stdout, output, _IOLBF, sizeof output);
-  printf("ready %d\n", (int)getpid());
   while (fgets(line, sizeof line, stdin) != NULL) {
     answer[0] = '\0';
     obey(line, answer, sizeof answer);
     printf("%s\n", answer);
   }
+}
+
+int main(void) {
+  /* stdio's own buffers stay out of the heap, so that a test sees only its own blocks there. */
+  static char input[BUFSIZ], output[BUFSIZ];
+  setvbuf(stdin, input, _IOFBF, sizeof input);
+  setvbuf(stdout, output, _IOLBF, sizeof output);
+  printf("ready %d\n", (int)getpid());
+  main_thread = pthread_self();
+  serve();
   return 0;
 }

@@ -4,6 +4,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include <cstdint>
+#include <optional>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "userspace/base/messages.h"
@@ -14,6 +17,7 @@
 #include "userspace/cli/report_views.h"
 #include "userspace/cli/shell_word.h"
 #include "userspace/cli/terminal.h"
+#include "userspace/process/memory_use.h"
 
 namespace heaptap::cli {
 namespace {
@@ -41,14 +45,8 @@ report::Subject DumpSubject(const profile::Profile& profile, const std::string& 
 }
 
 std::optional<double> ResidentBytes(pid_t pid) {
-  FILE* const file = fopen(absl::StrCat("/proc/", pid, "/statm").c_str(), "re");
-  if (file == nullptr) return std::nullopt;
-  unsigned long size = 0;
-  unsigned long resident = 0;
-  const bool is_read = fscanf(file, "%lu %lu", &size, &resident) == 2;
-  fclose(file);
-  if (!is_read) return std::nullopt;
-  return static_cast<double>(resident) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  const int64_t bytes = process::ResidentBytes(pid);
+  return bytes < 0 ? std::nullopt : std::optional(static_cast<double>(bytes));
 }
 
 void AddShortReportOption(Command command, std::string& when) {

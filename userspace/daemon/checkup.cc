@@ -29,6 +29,7 @@
 #include "userspace/process/handle.h"
 #include "userspace/process/malloc_traits.h"
 #include "userspace/process/preload.h"
+#include "userspace/process/proc_files.h"
 #include "userspace/recording/allocator_files.h"
 #include "userspace/recording/probe_files.h"
 #include "userspace/recording/seen_file.h"
@@ -181,12 +182,22 @@ Finding CheckUnwinding(const absl::StatusOr<unwind::FileTable>& table, const std
   return finding;
 }
 
+std::string WhyForeign(pid_t pid) {
+  std::string why;
+  process::AskThreads(pid, [&](pid_t thread) {
+    const std::string program = process::ThreadFile(thread, "exe");
+    why = process::WhyForeign(program);
+    return access(program.c_str(), F_OK) == 0;
+  });
+  return why;
+}
+
 // What is known about a process that takes no samples. `passive`: paths of the libraries of heaptap in it.
 Evidence Gather(pid_t pid, const process::Facts& facts, worker::Hands& hands, FileReader& reader,
                 const std::vector<elf::Mapping>& mappings, const std::set<std::string>& passive) {
   Evidence evidence = {.program = std::string(absl::StripSuffix(base::AsciiOnly(facts.executable), " (deleted)")),
                        .command = base::AsciiOnly(facts.command),
-                       .foreign = process::WhyForeign(absl::StrCat("/proc/", pid, "/exe")),
+                       .foreign = WhyForeign(pid),
                        .allocator = process::PathToShow(process::Library::kAllocator),
                        .guest = process::PathToShow(process::Library::kGuest)};
   if (absl::StatusOr<process::StartFacts> start = hands.StartFacts(pid); start.ok()) evidence.start = *std::move(start);

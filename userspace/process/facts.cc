@@ -17,6 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "userspace/base/file_descriptor.h"
+#include "userspace/process/proc_files.h"
 
 namespace heaptap::process {
 namespace {
@@ -30,7 +31,7 @@ constexpr size_t kMaxControlGroupBytes = size_t{16} * 4096;
 
 absl::Status ReadingFailed(pid_t pid, const char* file, int error) {
   if (error == ENOENT || error == ESRCH) return absl::NotFoundError(absl::StrCat("no process ", pid));
-  return absl::ErrnoToStatus(error, absl::StrCat("cannot read /proc/", pid, "/", file));
+  return absl::ErrnoToStatus(error, absl::StrCat("cannot read ", ThreadFile(pid, file)));
 }
 
 // The first `most` bytes of a file of the process whose folder is open.
@@ -89,6 +90,34 @@ std::string ReadLink(int folder, const char* name) {
   return length > 0 ? std::string(target, length) : "";
 }
 
+// What the files of one thread say.
+absl::StatusOr<Facts> FactsOfThread(pid_t pid) {
+  // An open folder stays with its thread, even if the number is reused.
+  const base::FileDescriptor folder(open(ThreadFile(pid, ".").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.valid()) return ReadingFailed(pid, "", errno);
+  absl::StatusOr<std::string> command = ReadFile(folder.get(), pid, "comm", kMaxCommandBytes);
+  if (!command.ok()) return command.status();
+  const absl::StatusOr<std::string> status = ReadFile(folder.get(), pid, "status", kMaxStatusBytes);
+  if (!status.ok()) return status.status();
+  const absl::StatusOr<std::string> groups = ReadFile(folder.get(), pid, "cgroup", kMaxControlGroupBytes);
+  // A kernel without control groups has no such file.
+  if (!groups.ok() && !absl::IsNotFound(groups.status())) return groups.status();
+
+  const std::optional<Users> users = ParseUsers(*status);
+  if (!users.has_value()) return absl::InternalError(absl::StrCat(ThreadFile(pid, "status"), " has no valid Uid line"));
+  Facts facts = {.pid = pid,
+                 .command = *std::move(command),
+                 .executable = ReadLink(folder.get(), "exe"),
+                 .user = users->effective,
+                 .owner = FindOwner(folder.get(), *users)};
+  if (!facts.command.empty() && facts.command.back() == '\n') facts.command.pop_back();
+  if (groups.ok()) {
+    facts.control_groups = ControlGroupPaths(*groups);
+    facts.unified_group = UnifiedGroupPath(*groups);
+  }
+  return facts;
+}
+
 }  // namespace
 
 std::vector<std::string> ControlGroupPaths(absl::string_view text) {
@@ -111,7 +140,7 @@ std::string UnifiedGroupPath(absl::string_view text) {
 
 std::optional<std::string> ThreadName(pid_t pid, uint32_t tid) {
   const base::FileDescriptor file(
-      open(absl::StrCat("/proc/", pid, "/task/", tid, "/comm").c_str(), O_RDONLY | O_CLOEXEC));
+      open(ThreadFile(pid, absl::StrCat("task/", tid, "/comm")).c_str(), O_RDONLY | O_CLOEXEC));
   char name[kMaxCommandBytes];
   const ssize_t got = file.valid() ? read(file.get(), name, sizeof(name)) : -1;
   if (got < 0) return std::nullopt;
@@ -150,30 +179,17 @@ absl::StatusOr<Facts> DecodeFacts(absl::string_view text) {
 }
 
 absl::StatusOr<Facts> ReadFacts(pid_t pid) {
-  const std::string path = absl::StrCat("/proc/", pid);
-  // An open /proc/PID stays with its process, even if the PID is reused.
-  const base::FileDescriptor folder(open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!folder.valid()) return ReadingFailed(pid, "", errno);
-  absl::StatusOr<std::string> command = ReadFile(folder.get(), pid, "comm", kMaxCommandBytes);
-  if (!command.ok()) return command.status();
-  const absl::StatusOr<std::string> status = ReadFile(folder.get(), pid, "status", kMaxStatusBytes);
-  if (!status.ok()) return status.status();
-  const absl::StatusOr<std::string> groups = ReadFile(folder.get(), pid, "cgroup", kMaxControlGroupBytes);
-  // A kernel without control groups has no such file.
-  if (!groups.ok() && !absl::IsNotFound(groups.status())) return groups.status();
-
-  const std::optional<Users> users = ParseUsers(*status);
-  if (!users.has_value()) return absl::InternalError(absl::StrCat("/proc/", pid, "/status has no valid Uid line"));
-  Facts facts = {.pid = pid,
-                 .command = *std::move(command),
-                 .executable = ReadLink(folder.get(), "exe"),
-                 .user = users->effective,
-                 .owner = FindOwner(folder.get(), *users)};
-  if (!facts.command.empty() && facts.command.back() == '\n') facts.command.pop_back();
-  if (groups.ok()) {
-    facts.control_groups = ControlGroupPaths(*groups);
-    facts.unified_group = UnifiedGroupPath(*groups);
-  }
+  absl::StatusOr<Facts> of_main;
+  absl::StatusOr<Facts> facts;
+  const bool has_memory = AskThreads(pid, [&](pid_t thread) {
+    facts = FactsOfThread(thread);
+    if (thread == pid) of_main = facts;
+    return facts.ok() && !facts->executable.empty();
+  });
+  if (!has_memory || !of_main.ok()) return of_main;
+  // The name of the main thread is that of the process.
+  facts->pid = pid;
+  facts->command = of_main->command;
   return facts;
 }
 

@@ -21,6 +21,7 @@
 #include "absl/strings/string_view.h"
 #include "userspace/base/messages.h"
 #include "userspace/bpf/kernel_error.h"
+#include "userspace/process/proc_files.h"
 #include "userspace/process/short_file.h"
 
 namespace heaptap::process {
@@ -34,6 +35,15 @@ absl::Status AccessError(pid_t pid, const char* what, ssize_t result) {
   const char* reason = result < 0 ? strerror(errno) : "not all of it is mapped";
   return absl::InvalidArgumentError(absl::StrCat(what, " memory of process ", pid, ": ", reason));
 }
+
+// Some kernels open the memory of a thread that has ended: a read at its end says so, elsewhere it fails.
+bool HasMemory(int memory) {
+  char byte;
+  return pread(memory, &byte, sizeof(byte), 0) != 0;
+}
+
+// Since Linux 6.9 (PIDFD_THREAD of linux/pidfd.h): the descriptor stands for one thread.
+constexpr unsigned kOfThread = O_EXCL;
 
 std::string ReadLink(const std::string& path) {
   char target[PATH_MAX];
@@ -82,8 +92,16 @@ absl::Status NoAccess(pid_t pid) {
 absl::StatusOr<Handle> Handle::Open(pid_t pid) {
   absl::StatusOr<base::FileDescriptor> pidfd = OpenPidfd(pid);
   if (!pidfd.ok()) return pidfd.status();
-  base::FileDescriptor memory(open(absl::StrCat("/proc/", pid, "/mem").c_str(), O_RDWR | O_CLOEXEC));
-  if (!memory.valid()) {
+  base::FileDescriptor memory;
+  int error = 0;
+  const bool is_open = AskThreads(pid, [&](pid_t thread) {
+    memory = base::FileDescriptor(open(ThreadFile(thread, "mem").c_str(), O_RDWR | O_CLOEXEC));
+    error = errno;
+    return memory.valid() && HasMemory(memory.get());
+  });
+  if (!is_open) {
+    if (memory.valid()) return NoProcess(pid);
+    errno = error;
     if (errno == ENOENT || errno == ESRCH) return NoProcess(pid);
     if (errno == EPERM || errno == EACCES) return NoAccess(pid);
     return bpf::KernelError(errno, absl::StrCat("cannot open the memory of process ", pid));
@@ -102,21 +120,36 @@ absl::Status Handle::Write(uint64_t address, const void* from, size_t size) cons
 }
 
 absl::StatusOr<base::FileDescriptor> Handle::TakeDescriptor(int fd) const {
-  base::FileDescriptor copy(syscall(SYS_pidfd_getfd, pidfd_.get(), fd, 0));
-  if (copy.valid()) return copy;
-  if (errno == ESRCH) return NoProcess(pid_);
-  if (errno == EBADF) return absl::InvalidArgumentError(absl::StrCat("process ", pid_, " has no descriptor ", fd));
-  return bpf::KernelError(errno, absl::StrCat("pidfd_getfd from process ", pid_));
+  base::FileDescriptor copy;
+  int error = 0;
+  const bool is_copied = AskThreads(pid_, [&](pid_t thread) {
+    const bool is_main = thread == pid_;
+    const base::FileDescriptor successor(is_main ? -1 : syscall(SYS_pidfd_open, thread, kOfThread));
+    copy = base::FileDescriptor(syscall(SYS_pidfd_getfd, is_main ? pidfd_.get() : successor.get(), fd, 0));
+    error = errno;
+    return copy.valid();
+  });
+  if (is_copied) return copy;
+  if (error == ESRCH) return NoProcess(pid_);
+  if (error == EBADF) return absl::InvalidArgumentError(absl::StrCat("process ", pid_, " has no descriptor ", fd));
+  return bpf::KernelError(error, absl::StrCat("pidfd_getfd from process ", pid_));
 }
 
 std::string NameOf(pid_t pid) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/comm"));
+  std::ifstream file(ThreadFile(pid, "comm"));
   std::string name;
   if (!std::getline(file, name) || name.empty()) return "?";
   return base::AsciiOnly(name);
 }
 
-std::string ExecutableOf(pid_t pid) { return ReadLink(absl::StrCat("/proc/", pid, "/exe")); }
+std::string ExecutableOf(pid_t pid) {
+  std::string path;
+  const bool is_known = AskThreads(pid, [&](pid_t thread) {
+    path = ReadLink(ThreadFile(thread, "exe"));
+    return !path.empty();
+  });
+  return is_known ? path : "";
+}
 
 std::string OwnExecutable() { return ReadLink("/proc/self/exe"); }
 

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "userspace/process/proc_files.h"
 
 namespace heaptap::process {
 namespace {
@@ -44,14 +45,14 @@ absl::StatusOr<base::FileDescriptor> FindByPath(int root, const elf::Mapping& ma
 }
 
 absl::StatusOr<base::FileDescriptor> FindMapped(pid_t pid, const elf::Mapping& mapping) {
-  std::string entry = absl::StrFormat("/proc/%d/map_files/%x-%x", pid, mapping.start, mapping.end);
-  base::FileDescriptor handle(open(entry.c_str(), O_PATH | O_CLOEXEC));
+  base::FileDescriptor handle = OpenProcFile(pid, MapFile(mapping), O_PATH | O_CLOEXEC);
   if (handle.valid()) return handle;
   int first_error = errno;
+  const std::string entry = ThreadFile(pid, MapFile(mapping));
   if (first_error == ENOENT || first_error == ESRCH) return ErrnoStatus(first_error, entry);
 
   // map_files needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE. Without them, try the path.
-  base::FileDescriptor root(open(absl::StrCat("/proc/", pid, "/root").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  const base::FileDescriptor root = OpenProcFile(pid, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (!root.valid()) return ErrnoStatus(first_error, entry);
   absl::StatusOr<base::FileDescriptor> found = FindByPath(root.get(), mapping, 0);
   if (!found.ok() && !absl::IsNotFound(found.status())) return ErrnoStatus(first_error, entry);
@@ -72,20 +73,18 @@ absl::StatusOr<MappedFile> OpenHandle(const base::FileDescriptor& handle) {
 
 }  // namespace
 
+std::string MapFile(const elf::Mapping& mapping) {
+  return absl::StrFormat("map_files/%x-%x", mapping.start, mapping.end);
+}
+
 absl::StatusOr<std::string> ReadMaps(pid_t pid) {
-  std::string path = absl::StrCat("/proc/", pid, "/maps");
-  base::FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.valid()) return ErrnoStatus(errno, path);
-  std::string text;
-  while (text.size() <= kMaxMapsBytes) {
-    char buffer[1 << 16];
-    ssize_t count = read(file.get(), buffer, sizeof(buffer));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return ErrnoStatus(errno, path);
-    if (count == 0) return text;
-    text.append(buffer, static_cast<size_t>(count));
+  absl::StatusOr<std::string> text = ReadProcFile(pid, "maps", kMaxMapsBytes + 1);
+  const std::string path = ThreadFile(pid, "maps");
+  if (absl::IsNotFound(text.status())) return absl::NotFoundError(absl::StrCat(path, ": the process is gone"));
+  if (text.ok() && text->size() > kMaxMapsBytes) {
+    return absl::ResourceExhaustedError(absl::StrCat(path, ": more than ", kMaxMapsBytes, " bytes"));
   }
-  return absl::ResourceExhaustedError(absl::StrCat(path, ": more than ", kMaxMapsBytes, " bytes"));
+  return text;
 }
 
 absl::StatusOr<std::vector<elf::Mapping>> ParseExecutableMappings(pid_t pid, const absl::StatusOr<std::string>& maps) {

@@ -28,6 +28,9 @@ absl::StatusOr<std::string> ReadMaps(pid_t pid);
 // The mappings in that text.
 absl::StatusOr<std::vector<elf::Mapping>> ParseExecutableMappings(pid_t pid, const absl::StatusOr<std::string>& maps);
 
+// The name of the mapping's file among those that show a process (proc_files.h).
+std::string MapFile(const elf::Mapping& mapping);
+
 // A mapped file, open for reading.
 struct MappedFile {
   base::FileDescriptor file;

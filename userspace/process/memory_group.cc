@@ -14,12 +14,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "userspace/base/file_descriptor.h"
+#include "userspace/process/proc_files.h"
 
 namespace heaptap::process {
 namespace {
 
 constexpr absl::string_view kRoot = "/sys/fs/cgroup";
 constexpr absl::string_view kController = "memory";
+// A path of up to PATH_MAX for each of the hierarchies, at most a dozen and a few named ones.
+constexpr size_t kMaxGroupBytes = size_t{16} * 4096;
 
 std::string ReadText(const std::string& path) {
   std::ifstream file(path);
@@ -46,7 +49,7 @@ std::string MemoryGroupFolder(absl::string_view text) {
 }
 
 absl::Status JoinMemoryGroup(pid_t pid) {
-  const std::string folder = MemoryGroupFolder(ReadText(absl::StrCat("/proc/", pid, "/cgroup")));
+  const std::string folder = MemoryGroupFolder(ReadProcFile(pid, "cgroup", kMaxGroupBytes).value_or(""));
   if (folder.empty())
     return absl::PermissionDeniedError(
         absl::StrCat("the memory control group of process ", pid, " is not visible here"));

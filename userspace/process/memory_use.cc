@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "userspace/process/memory_group.h"
+#include "userspace/process/proc_files.h"
 #include "userspace/process/short_file.h"
 
 namespace heaptap::process {
@@ -18,17 +19,11 @@ namespace {
 // Version 1 says "no limit" with the greatest multiple of a page.
 constexpr int64_t kNoLimit = int64_t{1} << 60;
 
-int64_t ResidentBytes(pid_t pid) {
-  const std::string text = ReadShortFile(absl::StrCat("/proc/", pid, "/statm"));
-  const std::vector<absl::string_view> words = absl::StrSplit(text, ' ');
-  int64_t pages = 0;
-  // A process that ends, or has ended, has no address space: its size is 0 too, and says nothing of what it held.
-  if (words.size() < 2 || words[0] == "0" || !absl::SimpleAtoi(words[1], &pages)) return -1;
-  return pages * sysconf(_SC_PAGESIZE);
-}
+// The memory group is among the first lines.
+constexpr size_t kMaxGroupBytes = 8192;
 
 int64_t LimitBytes(pid_t pid) {
-  const std::string folder = MemoryGroupFolder(ReadShortFile(absl::StrCat("/proc/", pid, "/cgroup")));
+  const std::string folder = MemoryGroupFolder(ReadProcFile(pid, "cgroup", kMaxGroupBytes).value_or(""));
   if (folder.empty()) return -1;
   for (const char* file : {"/memory.max", "/memory.limit_in_bytes"}) {
     int64_t limit = 0;
@@ -39,6 +34,17 @@ int64_t LimitBytes(pid_t pid) {
 }
 
 }  // namespace
+
+int64_t ResidentBytes(pid_t pid) {
+  int64_t pages = 0;
+  const bool has_memory = AskThreads(pid, [&](pid_t thread) {
+    const std::string text = ReadShortFile(ThreadFile(thread, "statm"));
+    const std::vector<absl::string_view> words = absl::StrSplit(text, ' ');
+    // What ends, or has ended, has no address space: its size is 0 too, and says nothing of what it held.
+    return words.size() >= 2 && words[0] != "0" && absl::SimpleAtoi(words[1], &pages);
+  });
+  return has_memory ? pages * sysconf(_SC_PAGESIZE) : -1;
+}
 
 MemoryUse ReadMemoryUse(pid_t pid) { return {.resident_bytes = ResidentBytes(pid), .limit_bytes = LimitBytes(pid)}; }
 

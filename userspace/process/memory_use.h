@@ -15,7 +15,10 @@ struct MemoryUse {
   int64_t limit_bytes = -1;     // of its memory control group; -1: unknown, or none
 };
 
-// Reads /proc/PID/statm (proc_pid_statm(5)) and the limit of its memory control group (cgroups(7), version 1 or 2).
+// As /proc/PID/statm (proc_pid_statm(5)) says; -1: unknown.
+int64_t ResidentBytes(pid_t pid);
+
+// The same, and the limit of its memory control group (cgroups(7), version 1 or 2).
 MemoryUse ReadMemoryUse(pid_t pid);
 
 }  // namespace heaptap::process

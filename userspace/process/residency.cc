@@ -18,6 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "userspace/base/file_descriptor.h"
 #include "userspace/process/maps.h"
+#include "userspace/process/proc_files.h"
 #include "userspace/process/short_file.h"
 
 namespace heaptap::process {
@@ -43,7 +44,7 @@ uint64_t BytesOfLine(absl::string_view status, absl::string_view name) {
 }
 
 std::vector<uint64_t> StackPointers(pid_t pid) {
-  const std::string folder = absl::StrCat("/proc/", pid, "/task");
+  const std::string folder = ThreadFile(pid, "task");
   std::vector<uint64_t> pointers;
   const std::unique_ptr<DIR, int (*)(DIR*)> tasks(opendir(folder.c_str()), closedir);
   if (tasks == nullptr) return pointers;
@@ -93,10 +94,15 @@ uint64_t PresentBytes(int pagemap, const Range& range) {
 uint64_t StackBytes(pid_t pid) {
   const std::vector<uint64_t> pointers = StackPointers(pid);
   const absl::StatusOr<std::string> maps = ReadMaps(pid);
-  const base::FileDescriptor pagemap(open(absl::StrCat("/proc/", pid, "/pagemap").c_str(), O_RDONLY | O_CLOEXEC));
-  if (pointers.empty() || !maps.ok() || !pagemap.valid()) return 0;
+  if (pointers.empty() || !maps.ok()) return 0;
   uint64_t bytes = 0;
-  for (const Range& range : RangesWith(*maps, pointers)) bytes += PresentBytes(pagemap.get(), range);
+  AskThreads(pid, [&](pid_t thread) {
+    bytes = 0;
+    const base::FileDescriptor pagemap(open(ThreadFile(thread, "pagemap").c_str(), O_RDONLY | O_CLOEXEC));
+    if (!pagemap.valid()) return false;
+    for (const Range& range : RangesWith(*maps, pointers)) bytes += PresentBytes(pagemap.get(), range);
+    return bytes > 0;
+  });
   return bytes;
 }
 
@@ -111,7 +117,11 @@ uint64_t StackPointerIn(absl::string_view text) {
 }
 
 absl::StatusOr<profile::ResidentBytes> ReadResidency(pid_t pid) {
-  const std::string status = ReadShortFile(absl::StrCat("/proc/", pid, "/status"));
+  std::string status;
+  AskThreads(pid, [&](pid_t thread) {
+    status = ReadShortFile(ThreadFile(thread, "status"));
+    return absl::StrContains(status, "\nRssAnon:");  // only of what has memory
+  });
   if (status.empty()) return absl::NotFoundError(absl::StrCat("no process ", pid));
   profile::ResidentBytes resident = {.anonymous = BytesOfLine(status, "RssAnon:"),
                                      .files = BytesOfLine(status, "RssFile:"),

@@ -2,8 +2,6 @@
 #include "userspace/process/start_facts.h"
 
 #include <elf.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,8 +12,8 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "userspace/base/file_descriptor.h"
 #include "userspace/base/messages.h"
+#include "userspace/process/proc_files.h"
 
 namespace heaptap::process {
 namespace {
@@ -29,23 +27,6 @@ constexpr size_t kMaxAuxiliaryBytes = 4096;
 // Of a command line that is shown.
 constexpr size_t kLongestShown = 400;
 
-absl::StatusOr<std::string> Read(pid_t pid, const char* name, size_t most) {
-  const std::string path = absl::StrCat("/proc/", pid, "/", name);
-  const base::FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.valid()) return absl::ErrnoToStatus(errno, path);
-  std::string text(most, '\0');
-  size_t size = 0;
-  while (size < most) {
-    const ssize_t got = read(file.get(), text.data() + size, most - size);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return absl::ErrnoToStatus(errno, path);
-    if (got == 0) break;
-    size += static_cast<size_t>(got);
-  }
-  text.resize(size);
-  return text;
-}
-
 bool IsSecure(absl::string_view auxiliary) {
   for (; auxiliary.size() >= sizeof(Elf64_auxv_t); auxiliary.remove_prefix(sizeof(Elf64_auxv_t))) {
     Elf64_auxv_t entry;
@@ -57,8 +38,8 @@ bool IsSecure(absl::string_view auxiliary) {
 
 bool HasOtherMounts(pid_t pid) {
   struct stat own, other;
-  return stat("/proc/self/ns/mnt", &own) == 0 && stat(absl::StrCat("/proc/", pid, "/ns/mnt").c_str(), &other) == 0 &&
-         own.st_ino != other.st_ino;
+  const auto is_known = [&other](pid_t thread) { return stat(ThreadFile(thread, "ns/mnt").c_str(), &other) == 0; };
+  return stat("/proc/self/ns/mnt", &own) == 0 && AskThreads(pid, is_known) && own.st_ino != other.st_ino;
 }
 
 bool IsPlain(char character) {
@@ -69,11 +50,11 @@ bool IsPlain(char character) {
 }  // namespace
 
 absl::StatusOr<StartFacts> ReadStartFacts(pid_t pid) {
-  const absl::StatusOr<std::string> environment = Read(pid, "environ", kMaxEnvironmentBytes);
+  const absl::StatusOr<std::string> environment = ReadProcFile(pid, "environ", kMaxEnvironmentBytes);
   if (!environment.ok()) return environment.status();
-  const absl::StatusOr<std::string> auxiliary = Read(pid, "auxv", kMaxAuxiliaryBytes);
+  const absl::StatusOr<std::string> auxiliary = ReadProcFile(pid, "auxv", kMaxAuxiliaryBytes);
   if (!auxiliary.ok()) return auxiliary.status();
-  const absl::StatusOr<std::string> command = Read(pid, "cmdline", kMaxCommandBytes);
+  const absl::StatusOr<std::string> command = ReadProcFile(pid, "cmdline", kMaxCommandBytes);
   if (!command.ok()) return command.status();
   StartFacts facts = {.is_secure = IsSecure(*auxiliary), .has_other_mounts = HasOtherMounts(pid)};
   for (absl::string_view variable : absl::StrSplit(*environment, '\0')) {

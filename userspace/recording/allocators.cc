@@ -13,6 +13,7 @@
 #include "userspace/process/control_block.h"
 #include "userspace/process/facts.h"
 #include "userspace/process/handle.h"
+#include "userspace/process/proc_files.h"
 #include "userspace/recording/unwind_tables.h"
 
 namespace heaptap::recording {
@@ -137,6 +138,10 @@ absl::StatusOr<bool> Allocators::AttachFile(const SeenFile& file) {
   return attached;
 }
 
+pid_t Allocators::ProcessesToAttach(pid_t pid) const {
+  return options_.follow || !process::HasMainThread(pid) ? ProbeFiles::kEveryProcess : pid;
+}
+
 absl::Status Allocators::AttachAll(const std::vector<Inspection::Found>& files, pid_t pid) {
   if (options_.is_system_wide) {
     for (const Inspection::Found& found : files) {
@@ -154,11 +159,10 @@ absl::Status Allocators::AttachAll(const std::vector<Inspection::Found>& files, 
   };
   const auto attached = std::make_shared<Attached>();
   for (const Inspection::Found& found : files) {
-    probe_files_.Attach(found.file, found.probes, options_.follow ? ProbeFiles::kEveryProcess : pid,
-                        [attached](const absl::Status& status) {
-                          attached->files++;
-                          attached->status.Update(status);
-                        });
+    probe_files_.Attach(found.file, found.probes, ProcessesToAttach(pid), [attached](const absl::Status& status) {
+      attached->files++;
+      attached->status.Update(status);
+    });
   }
   if (!errands_.WaitUntil([&] { return attached->files == files.size(); }, base::Now() + kFilesPatience)) {
     attached->status.Update(absl::UnavailableError(absl::StrCat("attaching to process ", pid, " takes too long")));
@@ -217,7 +221,7 @@ void Allocators::AttachSeen(const SeenFile& file, const AllocatorFiles::Allocato
   }
   NoteAttached(file);
   if (probe_files_.IsWhole(file.identity.inode_address)) return NoteMapped(file);
-  probe_files_.Attach(file, allocator->probes, options_.follow ? ProbeFiles::kEveryProcess : file.file.pid,
+  probe_files_.Attach(file, allocator->probes, ProcessesToAttach(file.file.pid),
                       [this, mapping = file.file.mapping, key](const absl::Status& status) {
                         if (!status.ok()) return HandleRefused(status, key);
                         options_.on_attached(mapping);

@@ -100,6 +100,9 @@ class Allocators {
  private:
   using FileShown = std::tuple<uint32_t, uint64_t, uint32_t>;  // device, inode, generation
   void WaitForReader(pid_t pid, const SeenFile& file);
+  // Whose calls the probes for one process must watch: those of every process where the children are recorded too, or
+  // where the kernel would find none.
+  pid_t ProcessesToAttach(pid_t pid) const;
   bool IsControl(pid_t pid, uint64_t address);
   bool IsWanted(const SeenFile& file) const {
     return !options_.only_kept || files_kept_.contains(file.identity.inode_address);

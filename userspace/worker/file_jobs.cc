@@ -17,12 +17,12 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "userspace/base/file_descriptor.h"
 #include "userspace/base/user_ids.h"
 #include "userspace/bpf/identify.h"
 #include "userspace/bpf/probes.h"
 #include "userspace/process/maps.h"
+#include "userspace/process/proc_files.h"
 #include "userspace/worker/plain_bytes.h"
 
 namespace heaptap::worker {
@@ -56,7 +56,12 @@ bool HasNumbersOf(int fd, pid_t pid, const elf::Mapping& mapping) {
     if (name == "ino:" && !absl::SimpleAtoi(value, &inode)) return false;
   }
   if (mount.empty() || inode != mapping.inode) return false;
-  std::ifstream mounts(absl::StrCat("/proc/", pid, "/mountinfo"));
+  std::ifstream mounts;
+  const bool is_open = process::AskThreads(pid, [&](pid_t thread) {
+    mounts = std::ifstream(process::ThreadFile(thread, "mountinfo"));
+    return mounts.is_open();
+  });
+  if (!is_open) return false;
   std::string parent;
   std::string device;
   // Each line begins with the mount's id, its parent's, and the device (proc_pid_mountinfo(5)).
@@ -80,7 +85,7 @@ absl::StatusOr<MappedFile> LookAt(const process::MappedFile& file, pid_t pid, in
                        .process_user = base::kUnknownUser,
                        .owner = status.st_uid};
   struct stat process;
-  if (stat(absl::StrCat("/proc/", pid).c_str(), &process) == 0) result.process_user = process.st_uid;
+  if (stat(process::ThreadFile(pid, ".").c_str(), &process) == 0) result.process_user = process.st_uid;
   if (system.f_type == FUSE_SUPER_MAGIC) result.owner = result.process_user;
   return result;
 }
@@ -141,10 +146,12 @@ absl::Status Look(const Request& request, absl::Span<const int> descriptors, con
 absl::Status WriteVersion(const Request& request, const HandsOutput& output) {
   struct statx status;
   const elf::Mapping& mapping = request.file.mapping;
-  const std::string path = absl::StrFormat("/proc/%d/map_files/%x-%x", request.file.pid, mapping.start, mapping.end);
-  if (statx(AT_FDCWD, path.c_str(), AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &status) != 0) {
-    return absl::NotFoundError(absl::StrCat(path, ": ", strerror(errno)));
-  }
+  const std::string name = process::MapFile(mapping);
+  const bool is_known = process::AskThreads(request.file.pid, [&](pid_t thread) {
+    const std::string path = process::ThreadFile(thread, name);
+    return statx(AT_FDCWD, path.c_str(), AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &status) == 0;
+  });
+  if (!is_known) return absl::NotFoundError(absl::StrCat("process ", request.file.pid, " has no ", name));
   output.write(Encode(ToVersion(status)));
   return absl::OkStatus();
 }

@@ -14,6 +14,7 @@
 #include "userspace/base/clock.h"
 #include "userspace/base/user_ids.h"
 #include "userspace/process/maps.h"
+#include "userspace/process/proc_files.h"
 #include "userspace/worker/plain_bytes.h"
 
 namespace heaptap::worker {
@@ -25,7 +26,7 @@ constexpr uint64_t kMaxAnswerBytes = process::kMaxMapsBytes;
 // The user whose processes may look at this one. Does not wait: the kernel takes no lock of the process for it.
 std::optional<uid_t> UserOf(pid_t pid) {
   struct stat status;
-  if (stat(absl::StrCat("/proc/", pid).c_str(), &status) != 0) return std::nullopt;
+  if (stat(process::ThreadFile(pid, ".").c_str(), &status) != 0) return std::nullopt;
   return status.st_uid;
 }
 

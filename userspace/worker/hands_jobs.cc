@@ -19,6 +19,7 @@
 #include "userspace/process/maps.h"
 #include "userspace/process/memory_use.h"
 #include "userspace/process/pending_frees.h"
+#include "userspace/process/proc_files.h"
 #include "userspace/process/residency.h"
 #include "userspace/process/start_facts.h"
 #include "userspace/worker/answer_job.h"
@@ -32,12 +33,9 @@ namespace {
 constexpr size_t kMaxCommandLine = 16 << 10;
 
 absl::Status WriteCommandLine(pid_t pid, const HandsOutput& output) {
-  const base::FileDescriptor file(open(absl::StrCat("/proc/", pid, "/cmdline").c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.valid()) return absl::NotFoundError(absl::StrCat("no process ", pid));
-  char bytes[kMaxCommandLine];
-  const ssize_t got = read(file.get(), bytes, sizeof(bytes));
-  if (got < 0) return absl::NotFoundError(absl::StrCat("process ", pid, " has no command line"));
-  output.write(absl::string_view(bytes, got));
+  const absl::StatusOr<std::string> words = process::ReadProcFile(pid, "cmdline", kMaxCommandLine);
+  if (!words.ok()) return absl::NotFoundError(absl::StrCat("no process ", pid));
+  output.write(*words);
   return absl::OkStatus();
 }
 

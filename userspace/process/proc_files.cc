@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/process/proc_files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "userspace/process/short_file.h"
+
+namespace heaptap::process {
+namespace {
+
+// The state in the text of /proc/PID/stat: "PID (COMMAND) STATE ...". The command may hold parentheses.
+bool HasEnded(absl::string_view stat) {
+  const size_t end = stat.rfind(") ");
+  if (end == absl::string_view::npos || end + 2 >= stat.size()) return true;
+  const char state = stat[end + 2];
+  return state == 'Z' || state == 'X';
+}
+
+// None: the main thread lives, or all have ended.
+std::vector<pid_t> SuccessorsOf(pid_t pid) {
+  std::vector<pid_t> threads;
+  const std::string main_thread = ReadShortFile(ThreadFile(pid, "stat"));
+  if (main_thread.empty() || !HasEnded(main_thread)) return threads;
+  std::error_code error;
+  // Not a range-based for: it throws if a later read of the folder fails.
+  for (std::filesystem::directory_iterator entry(ThreadFile(pid, "task"), error), end; !error && entry != end;
+       entry.increment(error)) {
+    pid_t thread = 0;
+    if (!absl::SimpleAtoi(entry->path().filename().string(), &thread) || thread == pid) continue;
+    if (!HasEnded(ReadShortFile(ThreadFile(thread, "stat")))) threads.push_back(thread);
+  }
+  return threads;
+}
+
+absl::StatusOr<std::string> ReadThreadFile(pid_t thread, absl::string_view name, size_t most) {
+  const std::string path = ThreadFile(thread, name);
+  const base::FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid()) return absl::ErrnoToStatus(errno, path);
+  std::string text;
+  while (text.size() < most) {
+    char buffer[1 << 16];
+    const ssize_t got = read(file.get(), buffer, std::min(sizeof(buffer), most - text.size()));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return absl::ErrnoToStatus(errno, path);
+    if (got == 0) break;
+    text.append(buffer, static_cast<size_t>(got));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string ThreadFile(pid_t thread, absl::string_view name) { return absl::StrCat("/proc/", thread, "/", name); }
+
+bool AskThreads(pid_t pid, absl::FunctionRef<bool(pid_t thread)> ask) {
+  if (ask(pid)) return true;
+  // /proc/PID/task/TID would be sure to be of the process, but has no map_files; /proc/TID has all that /proc/PID has.
+  // The number of a thread that ends meanwhile may pass to another process.
+  for (const pid_t thread : SuccessorsOf(pid)) {
+    if (ask(thread) && access(ThreadFile(pid, absl::StrCat("task/", thread)).c_str(), F_OK) == 0) return true;
+  }
+  return false;
+}
+
+bool HasMainThread(pid_t pid) { return !HasEnded(ReadShortFile(ThreadFile(pid, "stat"))); }
+
+base::FileDescriptor OpenProcFile(pid_t pid, absl::string_view name, int flags) {
+  base::FileDescriptor file;
+  int error = 0;
+  const bool is_open = AskThreads(pid, [&](pid_t thread) {
+    file = base::FileDescriptor(open(ThreadFile(thread, name).c_str(), flags));
+    if (thread == pid) error = errno;
+    return file.valid();
+  });
+  if (is_open) return file;
+  errno = error;
+  return {};
+}
+
+absl::StatusOr<std::string> ReadProcFile(pid_t pid, absl::string_view name, size_t most) {
+  absl::StatusOr<std::string> of_main;
+  absl::StatusOr<std::string> text;
+  const bool is_read = AskThreads(pid, [&](pid_t thread) {
+    text = ReadThreadFile(thread, name, most);
+    if (thread == pid) of_main = text;
+    return text.ok() && !text->empty();
+  });
+  return is_read ? text : of_main;
+}
+
+}  // namespace heaptap::process

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The files in /proc that show a process. /proc/PID shows the main thread. When that has ended and others go on, it has
+// no memory, no descriptors, no root folder and old user ids; the files of a thread that lives show them. Thread-safe.
+#ifndef HEAPTAP_USERSPACE_PROCESS_PROC_FILES_H_
+#define HEAPTAP_USERSPACE_PROCESS_PROC_FILES_H_
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "userspace/base/file_descriptor.h"
+
+namespace heaptap::process {
+
+// The path of a file that shows one thread; the PID of a process is its main thread.
+std::string ThreadFile(pid_t thread, absl::string_view name);
+
+// Calls `ask` with the PID. If that returns false and the main thread has ended, calls it with each thread that lives
+// until it returns true. Returns whether it did; else the answers of `ask` may be of no thread of the process.
+bool AskThreads(pid_t pid, absl::FunctionRef<bool(pid_t thread)> ask);
+
+// False: it has ended. To the kernel, the memory of a process is that of its main thread in some places, so that probes
+// of one process reach none without a main thread.
+bool HasMainThread(pid_t pid);
+
+// Opens a file that shows the process, with `flags` of open(2). Invalid: errno is that of open(2).
+base::FileDescriptor OpenProcFile(pid_t pid, absl::string_view name, int flags);
+
+// The first `most` bytes of such a file, which is empty for a process without memory. Errors as errno of open(2) and
+// read(2), with the path.
+absl::StatusOr<std::string> ReadProcFile(pid_t pid, absl::string_view name, size_t most);
+
+}  // namespace heaptap::process
+
+#endif  // HEAPTAP_USERSPACE_PROCESS_PROC_FILES_H_
