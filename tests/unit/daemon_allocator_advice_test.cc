@@ -40,6 +40,29 @@ TEST(AllocatorAdvice, Glibc) {
             "'a b' and then heaptap attach; for heaptap's own allocator: LD_PRELOAD=/lib/libheaptap.so");
 }
 
+TEST(AllocatorAdvice, Sanitizers) {
+  Evidence shared = Plain();
+  shared.files.insert(shared.files.begin() + 1, Library("/lib/libasan.so.8", MallocKind::kAddressSanitizer));
+  EXPECT_EQ(AllocatorInUse(shared), "AddressSanitizer (/lib/libasan.so.8)");
+  EXPECT_EQ(
+      HowToProfile(shared),
+      "to keep AddressSanitizer: ASAN_OPTIONS=verify_asan_link_order=0 heaptap run --guest -- server -c 'a b', or "
+      "ASAN_OPTIONS=verify_asan_link_order=0 LD_PRELOAD=/lib/libheaptap-guest.so server -c 'a b' and then heaptap "
+      "attach");
+  shared.files[1] = Library("/lib/libtsan.so.2", MallocKind::kThreadSanitizer);
+  EXPECT_THAT(HowToProfile(shared), StartsWith("to keep ThreadSanitizer: heaptap run --guest -- server"));
+  EXPECT_THAT(HowToProfile(shared), Not(HasSubstr("own allocator")));
+  shared.files[1] = Library("/lib/liblsan.so.0", MallocKind::kLeakSanitizer);
+  EXPECT_THAT(HowToProfile(shared), HasSubstr("own allocator")) << "it lets another one take its place";
+
+  Evidence linked = Plain();
+  linked.files[0].traits = {.has_interpreter = 1, .exports_malloc = 1, .kind = MallocKind::kMemorySanitizer};
+  EXPECT_EQ(AllocatorInUse(linked), "MemorySanitizer, in the program itself");
+  EXPECT_EQ(
+      HowToProfile(linked),
+      "the program has MemorySanitizer, and no preloaded library takes the place of its malloc: build it without");
+}
+
 // Of such a process nothing else is known for certain: what the kernel tells of its start has another form.
 TEST(AllocatorAdvice, A32BitProgram) {
   Evidence evidence = Plain();

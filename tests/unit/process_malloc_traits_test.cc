@@ -62,6 +62,22 @@ constexpr char kOwn[] =
     "void *malloc(unsigned long n) { return (void *)n; }\nvoid free(void *p) { (void)p; }\nint main(void) { return 0; "
     "}\n";
 
+// A program has a sanitizer's malloc if the runtime is linked statically, as clang does by default.
+TEST_F(Compiled, Sanitizers) {
+  const MallocTraits shared = Compile(kPlain, "-fsanitize=address");
+  EXPECT_EQ(shared.exports_malloc, 0);
+  EXPECT_EQ(shared.kind, MallocKind::kOther) << "that is libasan.so's";
+  for (const auto& [flags, kind] : {std::pair("-fsanitize=address -static-libasan", MallocKind::kAddressSanitizer),
+                                    {"-fsanitize=thread -static-libtsan", MallocKind::kThreadSanitizer},
+                                    {"-fsanitize=leak -static-liblsan", MallocKind::kLeakSanitizer}}) {
+    const MallocTraits traits = Compile(kPlain, flags);
+    EXPECT_EQ(traits.exports_malloc, 1) << flags;
+    EXPECT_EQ(traits.kind, kind) << flags;
+    EXPECT_TRUE(IsSanitizer(traits.kind)) << flags;
+  }
+  EXPECT_FALSE(IsSanitizer(MallocKind::kMimalloc));
+}
+
 TEST_F(Compiled, Programs) {
   const MallocTraits plain = Compile(kPlain, "");
   EXPECT_EQ(plain.has_interpreter, 1);

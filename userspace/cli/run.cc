@@ -27,6 +27,7 @@
 #include "userspace/cli/short_report.h"
 #include "userspace/process/handle.h"
 #include "userspace/process/preload.h"
+#include "userspace/process/sanitizers.h"
 #include "userspace/recording/recorder.h"
 
 namespace heaptap::cli {
@@ -99,14 +100,14 @@ int Child::Exec() {
 }
 
 // Attaches to the library, and to sampled allocators in the program's own files.
-absl::Status AttachFiles(recording::Recorder& recorder, const std::string& library, const std::string& command) {
+absl::Status AttachFiles(recording::Recorder& recorder, const std::string& library, const std::string& command,
+                         const std::vector<std::string>& files) {
   absl::StatusOr<bool> attached = recorder.AttachFile(library);
   if (!attached.ok()) return attached.status();
   if (!*attached) {
     return absl::FailedPreconditionError(
         absl::StrCat(library, " has no probes of a sampled allocator; build or install heaptap again"));
   }
-  const std::vector<std::string> files = process::FilesOfProgram(command);
   recorder.ReadAhead(files);
   bool has_own = false;
   for (const std::string& file : files) {
@@ -193,6 +194,8 @@ int Run(const RunFlags& flags) {
   absl::StatusOr<std::string> library = process::FindLibrary(which);
   if (!library.ok()) return Report(library.status());
   if (absl::Status status = process::CheckPreload(which, *library); !status.ok()) return Report(status);
+  const std::vector<std::string> files = process::FilesOfProgram(flags.command[0]);
+  if (absl::Status status = process::CheckSanitizer(which, files); !status.ok()) return Report(status);
 
   Signals signals({SIGUSR1, SIGUSR2, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD});
   if (!signals.status().ok()) return Report(signals.status());
@@ -203,7 +206,9 @@ int Run(const RunFlags& flags) {
   absl::StatusOr<Child> child = Child::Fork(flags.command, signals, priority);
   if (!child.ok()) return Report(child.status());
   if (absl::Status status = (*recorder)->RecordChild(child->pid()); !status.ok()) return Report(status);
-  if (absl::Status status = AttachFiles(**recorder, *library, flags.command[0]); !status.ok()) return Report(status);
+  if (absl::Status status = AttachFiles(**recorder, *library, flags.command[0], files); !status.ok()) {
+    return Report(status);
+  }
 
   if (const int error = child->Exec(); error != 0) {
     base::Say(absl::StrCat("cannot run ", base::AsciiOnly(flags.command[0]), ": ", strerror(error)));
@@ -211,15 +216,16 @@ int Run(const RunFlags& flags) {
   }
   const int status = Follow(**recorder, signals, child->pid());
   std::vector<recording::Recorder::Survivor> survivors = (*recorder)->Finish();
-  if (const std::string line = (*recorder)->dumps().WithoutSamples(); !line.empty()) base::Say(line);
-  if (const std::string line = (*recorder)->dumps().WithoutAllocator(); !line.empty()) base::Say(line);
+  const bool is_explained = !process::WhyNotPreloadable(flags.command[0]).empty();
+  if (const std::string line = (*recorder)->dumps().WithoutSamples(is_explained); !line.empty()) base::Say(line);
+  if (const std::string line = (*recorder)->dumps().WithoutAllocator(is_explained); !line.empty()) base::Say(line);
   if (const std::string line = (*recorder)->dumps().MostLive(); !line.empty()) base::Say(line);
   if (const std::string line = (*recorder)->dumps().Highest(); !line.empty()) base::Say(line);
   SaySurvivors(std::move(survivors));
   if (!(*recorder)->dumps().recorded_any()) {
     base::Say(absl::StrCat(
         "nothing was recorded: no process of ", base::AsciiOnly(flags.command[0]),
-        flags.only.empty() && !process::WhyNotPreloadable(flags.command[0]).empty() ? " had a sampled allocator"
+        flags.only.empty() && is_explained ? " had a sampled allocator"
         : flags.only.empty()
             ? " had a sampled allocator; is it statically linked with another malloc, set-user-ID, or started with "
               "an empty environment (env -i)?"

@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "userspace/base/messages.h"
 #include "userspace/process/preload.h"
+#include "userspace/process/sanitizers.h"
 
 namespace heaptap::daemon {
 namespace {
@@ -94,10 +95,17 @@ std::string Preloading(const Evidence& evidence) {
   const std::string others = absl::StrJoin(OtherPreloads(evidence), ":");
   const std::string behind = others.empty() ? "" : absl::StrCat(":", others);
   const std::string before = others.empty() ? "" : absl::StrCat("LD_PRELOAD=", others, " ");
+  const CodeFile* const used = FindMalloc(evidence);
+  const MallocKind kind = used == nullptr ? MallocKind::kOther : used->traits.kind;
+  // These end a program in which another allocator takes their place.
+  const bool is_jealous = kind == MallocKind::kAddressSanitizer || kind == MallocKind::kThreadSanitizer;
+  const std::string option = kind == MallocKind::kAddressSanitizer ? absl::StrCat(process::kLinkOrderOption, " ") : "";
   std::string text =
-      absl::StrCat("to keep ", NameOfAllocator(FindMalloc(evidence)), ": ", before, "heaptap run --guest -- ", command,
-                   ", or LD_PRELOAD=", evidence.guest, behind, " ", command,
-                   " and then heaptap attach; for heaptap's own allocator: LD_PRELOAD=", evidence.allocator, behind);
+      absl::StrCat("to keep ", NameOfAllocator(used), ": ", option, before, "heaptap run --guest -- ", command, ", or ",
+                   option, "LD_PRELOAD=", evidence.guest, behind, " ", command, " and then heaptap attach");
+  if (!is_jealous) {
+    absl::StrAppend(&text, "; for heaptap's own allocator: LD_PRELOAD=", evidence.allocator, behind);
+  }
   if (evidence.start.has_other_mounts) {
     absl::StrAppend(&text,
                     "; it is in a container (another mount namespace): the library must be there too, and LD_PRELOAD "
@@ -137,6 +145,10 @@ std::string HowToProfile(const Evidence& evidence) {
   }
   if (is_static) {
     return absl::StrCat("the program is statically linked, and nothing can be preloaded: ", kWithoutPreload);
+  }
+  if (program != nullptr && HasOwnMalloc(*program) && process::IsSanitizer(program->traits.kind)) {
+    return absl::StrCat("the program has ", process::MallocKindName(program->traits.kind),
+                        ", and no preloaded library takes the place of its malloc: build it without");
   }
   if (program != nullptr && HasOwnMalloc(*program)) {
     return absl::StrCat("the program has an allocator of its own, and no preloaded library takes its place: ",

@@ -20,11 +20,13 @@ struct Mark {
   MallocKind kind;
 };
 constexpr Mark kMarks[] = {
-    {"mallctl", MallocKind::kJemalloc},           {"je_mallctl", MallocKind::kJemalloc},
-    {"_rjem_mallctl", MallocKind::kJemalloc},     {"tc_version", MallocKind::kTcmalloc},
-    {"mi_version", MallocKind::kMimalloc},        {"mi_malloc", MallocKind::kMimalloc},
-    {"gnu_get_libc_version", MallocKind::kGlibc}, {"__libc_malloc", MallocKind::kGlibc},
-    {"__libc_start_main", MallocKind::kMusl},
+    {"__asan_init", MallocKind::kAddressSanitizer}, {"__hwasan_init", MallocKind::kHwAddressSanitizer},
+    {"__tsan_init", MallocKind::kThreadSanitizer},  {"__msan_init", MallocKind::kMemorySanitizer},
+    {"__lsan_init", MallocKind::kLeakSanitizer},    {"mallctl", MallocKind::kJemalloc},
+    {"je_mallctl", MallocKind::kJemalloc},          {"_rjem_mallctl", MallocKind::kJemalloc},
+    {"tc_version", MallocKind::kTcmalloc},          {"mi_version", MallocKind::kMimalloc},
+    {"mi_malloc", MallocKind::kMimalloc},           {"gnu_get_libc_version", MallocKind::kGlibc},
+    {"__libc_malloc", MallocKind::kGlibc},          {"__libc_start_main", MallocKind::kMusl},
 };
 
 // Programs have an allocator of their own under these names. (_rjem_: Rust's crate of jemalloc.)
@@ -48,11 +50,23 @@ const char* MallocKindName(MallocKind kind) {
       return "tcmalloc";
     case MallocKind::kMimalloc:
       return "mimalloc";
+    case MallocKind::kAddressSanitizer:
+      return "AddressSanitizer";
+    case MallocKind::kHwAddressSanitizer:
+      return "HWAddressSanitizer";
+    case MallocKind::kThreadSanitizer:
+      return "ThreadSanitizer";
+    case MallocKind::kMemorySanitizer:
+      return "MemorySanitizer";
+    case MallocKind::kLeakSanitizer:
+      return "LeakSanitizer";
     case MallocKind::kOther:
       break;
   }
   return "";
 }
+
+bool IsSanitizer(MallocKind kind) { return kind >= MallocKind::kAddressSanitizer; }
 
 MallocTraits ReadMallocTraits(const elf::File& file) {
   std::vector<absl::string_view> names(std::begin(kMallocs), std::end(kMallocs));

@@ -10,9 +10,23 @@
 
 namespace heaptap::process {
 
-enum class MallocKind : uint8_t { kOther, kGlibc, kMusl, kJemalloc, kTcmalloc, kMimalloc };
+enum class MallocKind : uint8_t {
+  kOther,
+  kGlibc,
+  kMusl,
+  kJemalloc,
+  kTcmalloc,
+  kMimalloc,
+  // Those of sanitizers.
+  kAddressSanitizer,
+  kHwAddressSanitizer,
+  kThreadSanitizer,
+  kMemorySanitizer,
+  kLeakSanitizer,
+};
 // "glibc", ...; "" for kOther.
 const char* MallocKindName(MallocKind kind);
+bool IsSanitizer(MallocKind kind);
 
 // Plain bytes, so that a reader can send it. Each of the first four is 0 or 1.
 struct MallocTraits {

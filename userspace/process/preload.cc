@@ -49,6 +49,24 @@ bool IsSameFile(const std::string& one, const std::string& other) {
          status.st_dev == other_status.st_dev && status.st_ino == other_status.st_ino;
 }
 
+// Names that the dynamic linker replaces in a path (ld.so(8)).
+bool HasToken(absl::string_view path) {
+  for (const absl::string_view token : {"ORIGIN", "LIB", "PLATFORM"}) {
+    if (absl::StrContains(path, absl::StrCat("$", token)) || absl::StrContains(path, absl::StrCat("${", token, "}"))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// The dynamic linker looks into the program before it looks into what is preloaded.
+std::string WhyMallocStays(const MallocTraits& program) {
+  if (program.exports_malloc == 0) return "";
+  const std::string kind = MallocKindName(program.kind);
+  if (IsSanitizer(program.kind)) return absl::StrCat("it has ", kind, ", and with it a malloc of its own");
+  return absl::StrCat("it has a malloc of its own", kind.empty() ? "" : absl::StrCat(", that of ", kind));
+}
+
 // What `loader --list program` prints. Empty if it fails.
 std::string ListLibraries(const std::string& loader, const std::string& program) {
   int ends[2];
@@ -90,9 +108,10 @@ absl::StatusOr<std::string> FindLibrary(Library which) {
   for (const std::string& candidate : candidates) {
     char resolved[PATH_MAX];
     if (realpath(candidate.c_str(), resolved) == nullptr) continue;
-    if (strpbrk(resolved, " :") != nullptr) {
-      return absl::FailedPreconditionError(absl::StrCat("LD_PRELOAD cannot contain the path '", resolved,
-                                                        "': install heaptap under a path without spaces and ':'"));
+    if (strpbrk(resolved, " :") != nullptr || HasToken(resolved)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("LD_PRELOAD cannot contain the path '", resolved,
+                       "': install heaptap under a path without spaces, ':' and $ORIGIN, $LIB or $PLATFORM"));
     }
     return std::string(resolved);
   }
@@ -186,10 +205,9 @@ std::string WhyNotPreloadable(const std::string& command) {
   if (!fd.valid()) return "";
   const absl::StatusOr<elf::File> file = elf::File::Open(fd.get());
   if (!file.ok()) return "";
-  for (const elf::Segment& segment : file->segments()) {
-    if (segment.type == PT_INTERP) return "";
-  }
-  if (ReadMallocTraits(*file).is_go != 0) {
+  const MallocTraits traits = ReadMallocTraits(*file);
+  if (traits.has_interpreter != 0) return WhyMallocStays(traits);
+  if (traits.is_go != 0) {
     return "it is a Go program without C code, which allocates by itself: Go's runtime/pprof profiles it";
   }
   // The dynamic linker itself may be the program.

@@ -50,7 +50,8 @@ std::vector<std::string> FilesOfProgram(const std::string& command);
 std::string WhyForeign(const std::string& path);
 
 // Why no library of heaptap can be preloaded into a program, found like execvp(3) does: "it is statically linked", "it
-// is a Go program ...". Empty if nothing speaks against it, or if it is no ELF file.
+// is a Go program ...", or in vain: "it has a malloc of its own". Empty if nothing speaks against it, or if it is no
+// ELF file.
 std::string WhyNotPreloadable(const std::string& command);
 
 }  // namespace heaptap::process

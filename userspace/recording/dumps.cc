@@ -282,19 +282,21 @@ std::string Dumps::Highest() const {
                       peak);
 }
 
-std::string Dumps::WithoutSamples() const {
+std::string Dumps::WithoutSamples(bool is_explained) const {
   if (without_samples_.empty()) return "";
   return absl::StrCat("no dump of ", without_samples_.processes(),
                       without_samples_.processes() == 1 ? " process" : " processes",
                       some_sampled_ ? " without a sample: " : " that allocated nothing: ", without_samples_.Text(),
-                      some_sampled_ ? "; use --exact to record every allocation" : "");
+                      some_sampled_ && !is_explained ? "; use --exact to record every allocation" : "");
 }
 
-std::string Dumps::WithoutAllocator() const {
+std::string Dumps::WithoutAllocator(bool is_explained) const {
   if (without_allocator_.empty()) return "";
-  return absl::StrCat("not recorded: ", without_allocator_.Text(),
-                      "; no sampled allocator was seen there: static and set-user-ID programs have none, and one that "
-                      "preloads another copy of the library may have ended before heaptap attached to that");
+  return absl::StrCat(
+      "not recorded: ", without_allocator_.Text(),
+      is_explained ? ""
+                   : "; no sampled allocator was seen there: static and set-user-ID programs have none, and one that "
+                     "preloads another copy of the library may have ended before heaptap attached to that");
 }
 
 bool Dumps::HasProfile(const Target& target) {

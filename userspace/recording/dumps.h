@@ -119,14 +119,15 @@ class Dumps {
   std::string MostLive() const;
   std::string Highest() const;
 
-  // A line about the processes without a last dump because they took no sample; "" if there are none.
-  std::string WithoutSamples() const;
+  // A line about the processes without a last dump because they took no sample; "" if there are none. `is_explained`:
+  // the user knows of a reason, so that none is guessed.
+  std::string WithoutSamples(bool is_explained) const;
   void AddWithoutSamples(const Target& target) {
     without_samples_.Add(target.name);
     some_sampled_ |= target.LgSample() != 0;
   }
-  // A line about the programs in which no sampled allocator was seen; "" if there are none.
-  std::string WithoutAllocator() const;
+  // A line about the programs in which no sampled allocator was seen; "" if there are none. The same.
+  std::string WithoutAllocator(bool is_explained) const;
   void AddWithoutAllocator(const Target& target) {
     if (IsWanted(target)) without_allocator_.Add(target.name);
   }

@@ -3,13 +3,15 @@
 
 import os
 import re
+import shutil
 import subprocess
 
 import pytest
 
 import go_programs
 import symbols
-from harness import target
+from harness import HEAPTAP, LIBRARY, target
+from lab import assert_one_clear_line
 
 SOURCE = "#include <unistd.h>\nint main(int n, char** words) { if (n > 1) execv(words[1], words + 1); return 7; }\n"
 
@@ -75,6 +77,111 @@ def test_another_class_or_machine(lab, static, offset, value, why):
     session.wait()
     (line,) = said(session)
     assert re.search(f"because {why}; ", line)
+
+
+OWN_MALLOC = ("static char memory[1 << 20];\nstatic unsigned long used;\n"
+              "void *malloc(unsigned long size) { used += size + 16 & ~15ul; return memory + used - size; }\n"
+              "void free(void *block) { (void)block; }\nint main(void) { return malloc(9) == 0 ? 1 : 7; }\n")
+USES_MALLOC = "#include <stdlib.h>\nint main(void) { return malloc(9) == 0 ? 1 : 7; }\n"
+LINK_ORDER = "ASAN_OPTIONS=verify_asan_link_order=0"
+
+
+def built(lab, source, *command):
+    with open(lab.path("own.c"), "w", encoding="ascii") as file:
+        file.write(source)
+    subprocess.run([*command, "-fno-builtin", "own.c", "-o", "own"], cwd=lab.folder, check=True)
+    return lab.path("own")
+
+
+@pytest.mark.parametrize("arguments", [(), ("--guest",)], ids=["own", "guest"])
+@pytest.mark.parametrize("source, flags, why", [
+    (OWN_MALLOC, (), "a malloc of its own"),
+    (USES_MALLOC, ("-Wl,-Bstatic", "-ljemalloc", "-Wl,-Bdynamic", "-lstdc++", "-lm"), "a malloc of its own, that of jemalloc"),
+], ids=["own", "jemalloc"])
+def test_a_malloc_in_the_program(lab, source, flags, why, arguments):
+    with open(lab.path("own.c"), "w", encoding="ascii") as file:
+        file.write(source)
+    subprocess.run(["gcc", "-w", "-fno-builtin", "own.c", "-o", "own", *flags], cwd=lab.folder, check=True)
+    session = lab.heaptap("run", *arguments, "--", lab.path("own"))
+    session.records = False
+    session.ends(7)
+    (line,) = said(session)
+    assert f"because it has {why}; only programs that it starts may be recorded" in line
+    assert "use --exact" not in session.stderr() and "?" not in session.stderr()
+
+
+@pytest.mark.parametrize("compiler, name", [
+    (("gcc", "-fsanitize=address", "-static-libasan"), "AddressSanitizer"), (("clang", "-fsanitize=address"), "AddressSanitizer"),
+    (("gcc", "-fsanitize=thread", "-static-libtsan"), "ThreadSanitizer"), (("clang", "-fsanitize=thread"), "ThreadSanitizer"),
+    (("gcc", "-fsanitize=leak", "-static-liblsan"), "LeakSanitizer"), (("clang", "-fsanitize=leak"), "LeakSanitizer"),
+    (("clang", "-fsanitize=memory"), "MemorySanitizer")], ids=lambda value: "_".join(value) if isinstance(value, tuple) else value)
+def test_a_sanitizer_in_the_program(lab, compiler, name):
+    session = lab.heaptap("run", "--", built(lab, USES_MALLOC, *compiler), env={"ASAN_OPTIONS": "detect_leaks=0"})
+    session.records = False
+    session.wait()
+    assert session.popen.returncode in (7, 23), "as without heaptap: a leak is status 23"
+    (line,) = said(session)
+    assert f"because it has {name}, and with it a malloc of its own; " in line
+    assert "use --exact" not in session.stderr()
+
+
+@pytest.mark.parametrize("compiler", [("gcc", "-static-libtsan"), ("clang",)], ids=["gcc", "clang"])
+def test_thread_sanitizer_in_the_program_does_not_start_with_the_guest(lab, compiler):
+    program = built(lab, USES_MALLOC, *compiler, "-fsanitize=thread")
+    session = lab.heaptap("run", "--guest", "--", program)
+    assert_one_clear_line(session, 1, f"{program} has ThreadSanitizer, and would end before main with the guest")
+
+
+def shared_asan(lab, compiler):
+    flags = ["-fsanitize=address"]
+    if compiler == "clang":
+        runtime = subprocess.run(["clang", "-print-file-name=libclang_rt.asan-x86_64.so"], stdout=subprocess.PIPE, text=True,
+                                 check=True).stdout.strip()
+        flags += ["-shared-libasan", f"-Wl,-rpath,{os.path.dirname(runtime)}"]
+    return built(lab, USES_MALLOC, compiler, *flags)
+
+
+@pytest.mark.parametrize("compiler, library", [("gcc", r"libasan\.so\.\d+"), ("clang", r"libclang_rt\.asan-x86_64\.so")])
+@pytest.mark.parametrize("arguments, remedy", [((), f"set {LINK_ORDER} and add --guest"), (("--guest",), f"set {LINK_ORDER},")],
+                         ids=["own", "guest"])
+def test_a_shared_address_sanitizer_is_refused(lab, compiler, library, arguments, remedy):
+    """It would end the program with a message of its own."""
+    program = shared_asan(lab, compiler)
+    session = lab.heaptap("run", *arguments, "--", program)
+    assert_one_clear_line(session, 1, rf"{program} has AddressSanitizer \({library}\), which refuses to start behind another "
+                          rf"library: {remedy}")
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_the_remedy_for_address_sanitizer(lab, compiler):
+    name, value = LINK_ORDER.split("=", 1)
+    session = lab.heaptap("run", "--guest", "--exact", "--", shared_asan(lab, compiler), env={name: f"{value}:detect_leaks=0"})
+    session.ends(7)
+    assert said(session) == []
+    assert lab.only_dump().total.objects >= 1
+
+
+def test_a_shared_thread_sanitizer(lab):
+    program = built(lab, USES_MALLOC, "gcc", "-fsanitize=thread")
+    session = lab.heaptap("run", "--", program)
+    assert_one_clear_line(session, 1, rf"{program} has ThreadSanitizer \(libtsan.so.\d+\), with which only the guest can run: "
+                          "add --guest")
+    # Without -R, ThreadSanitizer may find memory where it wants none.
+    session = lab.heaptap("run", "--guest", "--exact", "--", "setarch", "-R", program)
+    session.ends(7)
+    assert lab.only_dump().total.objects >= 1
+
+
+@pytest.mark.parametrize("token", ["$ORIGIN", "${LIB}x", "x$PLATFORM"])
+def test_a_folder_with_a_token_of_the_dynamic_linker(lab, token):
+    folder = lab.path(token)
+    os.mkdir(folder)
+    for path in (HEAPTAP, LIBRARY):
+        shutil.copy(path, folder)
+    process = lab.program(os.path.join(folder, "heaptap"), "run", "--", "true")
+    process.ends(1)
+    (line,) = process.stderr().splitlines()
+    assert line.startswith(f"heaptap: LD_PRELOAD cannot contain the path '{folder}/libheaptap.so': ")
 
 
 @pytest.mark.parametrize("command", [["true"], ["sh", "-c", "true"], ["/lib64/ld-linux-x86-64.so.2", "/bin/true"],
