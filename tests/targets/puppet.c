@@ -24,12 +24,14 @@
  *   interrupt N SIZE     churns while a timer's handler asks for N dumps                       -> "ERROR..."
  *   uid N                drops to user and group N                                             -> "uid N"
  *   chdir FOLDER                                                                               -> "chdir ERROR"
+ *   move_code            moves the program's code to anonymous memory at its own address       -> "moved_code ERRNO"
  *   end_main             ends the main thread; another one obeys from now on                   -> "ended_main"
  *   exit N | _exit N | abort | segv | raise SIGNAL | exec PROGRAM                                 ends
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <grp.h>
+#include <link.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -39,6 +41,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/time.h>
 #include <sys/types.h>
 #include <sys/wait.h>
@@ -353,6 +356,29 @@ static char* after_words(char* line, int words) {
   return line;
 }
 
+/* The first object is the program, with one segment of code. */
+static int move_code(struct dl_phdr_info* object, size_t size, void* error) {
+  (void)size;
+  for (int i = 0; i < object->dlpi_phnum; i++) {
+    const ElfW(Phdr)* segment = &object->dlpi_phdr[i];
+    if (segment->p_type != PT_LOAD || (segment->p_flags & PF_X) == 0) {
+      continue;
+    }
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char* code = (char*)((object->dlpi_addr + segment->p_vaddr) / page * page);
+    size_t length = ((object->dlpi_addr + segment->p_vaddr + segment->p_memsz + page - 1) / page * page) - (size_t)code;
+    void* copy = mmap(NULL, length, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (copy != MAP_FAILED) {
+      memcpy(copy, code, length);
+    }
+    if (copy == MAP_FAILED || mremap(copy, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, code) == MAP_FAILED ||
+        mprotect(code, length, PROT_READ | PROT_EXEC) != 0) {
+      *(int*)error = errno;
+    }
+  }
+  return 1;
+}
+
 static void serve(void);
 static pthread_t main_thread;
 
@@ -418,6 +444,10 @@ static void obey(char* line, char* answer, size_t size) {
     snprintf(answer, size, "uid %d", error == 0 ? (int)getuid() : -1);
   } else if (strcmp(word, "chdir") == 0) {
     snprintf(answer, size, "chdir %d", chdir(words[1]) == 0 ? 0 : errno);
+  } else if (strcmp(word, "move_code") == 0) {
+    int error = 0;
+    dl_iterate_phdr(move_code, &error);
+    snprintf(answer, size, "moved_code %d", error);
   } else if (strcmp(word, "end_main") == 0) {
     end_main();
     snprintf(answer, size, "no thread");

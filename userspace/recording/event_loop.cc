@@ -323,9 +323,11 @@ void EventLoop::HandleStart(Target& target, const heaptap_event& event) {
   }
 }
 
-void EventLoop::HandleMapping(const bpf::MappingEvent& event) {
+void EventLoop::HandleMapping(bpf::MappingEvent event) {
+  const bool is_moved = unwinding_.moved_code().Name(event);
   if (!spaces_.Apply(event)) return;
-  if (event.mapping.inode == 0) return;
+  // The file of moved code is known already.
+  if (event.mapping.inode == 0 || is_moved) return;
   // Only recorded processes need unwind tables, but any process may map an allocator.
   if (spaces_.IsHeld(event.pid)) {
     unwinding_.HandleMapping(event);

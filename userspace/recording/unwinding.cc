@@ -22,12 +22,14 @@ Unwinding::Unwinding(const UnwindTables::Means& means, AddressSpaces& spaces, ui
       spaces_(spaces),
       answer_(std::move(answer)),
       tables_(means, budget),
+      moved_code_(hands_, spaces_),
       stacks_(means.maps, tables_, [this](pid_t pid, const elf::Mapping& mapping) { EnterMapped(pid, mapping); }) {
   tables_.EnterVdso();
 }
 
 void Unwinding::BeginBatch() {
   tables_.BeginBatch();
+  moved_code_.BeginBatch();
   not_there_.clear();
   HandleTablesRead();
 }

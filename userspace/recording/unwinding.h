@@ -22,6 +22,7 @@
 #include "userspace/bpf/unwind_maps.h"
 #include "userspace/elf/mappings.h"
 #include "userspace/recording/address_spaces.h"
+#include "userspace/recording/moved_code.h"
 #include "userspace/recording/raw_stacks.h"
 #include "userspace/recording/seen_file.h"
 #include "userspace/recording/unwind_tables.h"
@@ -43,6 +44,8 @@ class Unwinding {
 
   // A recorded process has mapped a file.
   void HandleMapping(const bpf::MappingEvent& event);
+  // Code that a recorded process has moved out of its file.
+  MovedCode& moved_code() { return moved_code_; }
   // An eBPF program has met an unknown file. `news`: mapping events that have not been handled yet.
   void HandleTableWanted(const heaptap_event& event, const std::vector<bpf::MappingEvent>& news);
   // The process waits for the tables of its mappings. Call it after all mappings before the question have been handled.
@@ -70,6 +73,7 @@ class Unwinding {
   AddressSpaces& spaces_;
   const Answer answer_;
   UnwindTables tables_;
+  MovedCode moved_code_;
   RawStacks stacks_;
   struct Question {
     pid_t pid;

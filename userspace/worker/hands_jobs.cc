@@ -18,6 +18,7 @@
 #include "userspace/process/handle.h"
 #include "userspace/process/maps.h"
 #include "userspace/process/memory_use.h"
+#include "userspace/process/moved_code.h"
 #include "userspace/process/pending_frees.h"
 #include "userspace/process/proc_files.h"
 #include "userspace/process/residency.h"
@@ -41,7 +42,7 @@ absl::Status WriteCommandLine(pid_t pid, const HandsOutput& output) {
 
 absl::Status WriteMaps(pid_t pid, const HandsOutput& output) {
   const absl::StatusOr<std::string> maps = process::ReadMaps(pid);
-  if (maps.ok()) output.write(*maps);
+  if (maps.ok()) output.write(process::NameMovedCode(pid, *maps));
   return maps.status();
 }
 
