@@ -13,6 +13,7 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
@@ -213,6 +214,13 @@ Evidence Gather(pid_t pid, const process::Facts& facts, worker::Hands& hands, Fi
   return evidence;
 }
 
+// Whether the program calls a malloc in itself, so that the libraries that take samples in it get no calls.
+bool KeepsItsMalloc(const Evidence& evidence, const std::set<std::string>& active) {
+  return !active.empty() && std::ranges::any_of(evidence.files, [&active](const CodeFile& file) {
+    return file.is_program && file.traits.exports_malloc != 0 && !active.contains(file.path);
+  });
+}
+
 std::optional<std::string> PathAt(const std::vector<elf::Mapping>& mappings, uint64_t address) {
   const auto found = std::ranges::find_if(
       mappings, [&](const elf::Mapping& mapping) { return mapping.start <= address && address < mapping.end; });
@@ -295,10 +303,14 @@ std::vector<Finding> CheckProcess(pid_t pid) {
                                   "install heaptap and libheaptap.so from the same release"));
   }
   std::erase_if(passive, [&active](const std::string& path) { return active.contains(path); });
-  if (!has_allocator) {
-    const Evidence evidence = Gather(pid, *facts, hands, reader, *mappings, passive);
+  const Evidence evidence = Gather(pid, *facts, hands, reader, *mappings, passive);
+  const bool gets_no_calls = has_allocator && KeepsItsMalloc(evidence, active);
+  if (!has_allocator || gets_no_calls) {
+    std::erase_if(findings, [](const Finding& finding) { return absl::EndsWith(finding.subject, "allocator"); });
     findings.push_back({"allocator", absl::OkStatus(), AllocatorInUse(evidence), ""});
-    const std::string what = passive.empty() ? "none is mapped" : absl::StrCat(*passive.begin(), " takes no samples");
+    const std::string what = gets_no_calls     ? absl::StrCat(*active.begin(), " gets no calls")
+                             : passive.empty() ? "none is mapped"
+                                               : absl::StrCat(*passive.begin(), " takes no samples");
     findings.push_back({"sampled allocator", absl::NotFoundError(what), "", HowToProfile(evidence)});
   } else if (!passive.empty()) {
     findings.push_back({"sampled allocator", absl::OkStatus(),

@@ -151,6 +151,29 @@ def test_a_program_with_its_own_malloc(lab):
     assert re.match("the program has an allocator of its own, .*libheaptap-guest.a", found.remedy)
 
 
+@pytest.mark.parametrize("flags, own, remedy", [
+    (["-fsanitize=address", "-static-libasan"], "AddressSanitizer", "the program has AddressSanitizer, and no preloaded library"),
+    (["-Wl,-Bstatic", "-ljemalloc", "-Wl,-Bdynamic", "-lstdc++", "-lm"], "jemalloc", "the program has an allocator of its own, and"),
+], ids=["AddressSanitizer", "jemalloc"])
+def test_a_program_that_keeps_its_malloc(lab, flags, own, remedy):
+    """The library is there and ready, but gets no call."""
+    source = COPIES + "#include <stdlib.h>\n"
+    with open(lab.path("main.c"), "w", encoding="ascii") as file:
+        file.write(source + "int main(void) { return malloc(1) == 0 || copies(); }\n")
+    subprocess.run(["gcc", "-w", "-fno-builtin", "main.c", "-o", "main", *flags], cwd=lab.folder, check=True)
+    found = Diagnosis(started(lab, lab.path("main"), env={"LD_PRELOAD": LIBRARY}).pid)
+    assert found.status == 3
+    assert found.allocator == f"{own}, in the program itself"
+    assert found.findings["sampled allocator"]["missing"] == f"{LIBRARY} gets no calls"
+    assert found.remedy.startswith(remedy)
+
+
+def test_a_shared_sanitizer(lab):
+    found = Diagnosis(started(lab, compiled(lab, COPIES + "#include <stdlib.h>\n", "-w", "-fsanitize=address")).pid)
+    assert re.fullmatch(r"AddressSanitizer \(/.*/libasan\.so\.\d+\S*\)", found.allocator)
+    assert found.remedy.startswith("to keep AddressSanitizer: ASAN_OPTIONS=verify_asan_link_order=0 heaptap run --guest -- ")
+
+
 def test_a_go_program(lab):
     process = lab.program(go_programs.built(
         lab.folder, 'package main\nimport ("fmt"; "time")\nfunc main() { fmt.Println("x"); time.Sleep(1000 * time.Second) }\n'))
