@@ -379,20 +379,25 @@ static int move_code(struct dl_phdr_info* object, size_t size, void* error) {
   return 1;
 }
 
-static void serve(void);
+static char line[LINE_MAX_BYTES], answer[LINE_MAX_BYTES]; /* of main() and its successor */
 static pthread_t main_thread;
 
-static void* serve_alone(void* unused) {
+/* The loop of main(), which has one of its own, because tests expect that it calls obey(). */
+static void* succeed_main(void* unused) {
   (void)unused;
   pthread_join(main_thread, NULL);
   puts("ended_main");
-  serve();
+  while (fgets(line, sizeof line, stdin) != NULL) {
+    answer[0] = '\0';
+    obey(line, answer, sizeof answer);
+    printf("%s\n", answer);
+  }
   exit(0);
 }
 
 static void end_main(void) {
   pthread_t successor;
-  if (pthread_create(&successor, NULL, serve_alone, NULL) == 0) {
+  if (pthread_create(&successor, NULL, succeed_main, NULL) == 0) {
     pthread_exit(NULL);
   }
 }
@@ -457,15 +462,6 @@ static void obey(char* line, char* answer, size_t size) {
   }
 }
 
-static void serve(void) {
-  static char line[LINE_MAX_BYTES], answer[LINE_MAX_BYTES];
-  while (fgets(line, sizeof line, stdin) != NULL) {
-    answer[0] = '\0';
-    obey(line, answer, sizeof answer);
-    printf("%s\n", answer);
-  }
-}
-
 int main(void) {
   /* stdio's own buffers stay out of the heap, so that a test sees only its own blocks there. */
   static char input[BUFSIZ], output[BUFSIZ];
@@ -473,6 +469,10 @@ int main(void) {
   setvbuf(stdout, output, _IOLBF, sizeof output);
   printf("ready %d\n", (int)getpid());
   main_thread = pthread_self();
-  serve();
+  while (fgets(line, sizeof line, stdin) != NULL) {
+    answer[0] = '\0';
+    obey(line, answer, sizeof answer);
+    printf("%s\n", answer);
+  }
   return 0;
 }
