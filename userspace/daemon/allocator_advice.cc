@@ -96,10 +96,9 @@ std::string Preloading(const Evidence& evidence) {
   const std::string behind = others.empty() ? "" : absl::StrCat(":", others);
   const std::string before = others.empty() ? "" : absl::StrCat("LD_PRELOAD=", others, " ");
   const CodeFile* const used = FindMalloc(evidence);
-  const MallocKind kind = used == nullptr ? MallocKind::kOther : used->traits.kind;
-  // These end a program in which another allocator takes their place.
-  const bool is_jealous = kind == MallocKind::kAddressSanitizer || kind == MallocKind::kThreadSanitizer;
-  const std::string option = kind == MallocKind::kAddressSanitizer ? absl::StrCat(process::kLinkOrderOption, " ") : "";
+  // It ends a program in which another allocator takes its place.
+  const bool is_jealous = used != nullptr && used->traits.kind == MallocKind::kAddressSanitizer;
+  const std::string option = is_jealous ? absl::StrCat(process::kLinkOrderOption, " ") : "";
   std::string text =
       absl::StrCat("to keep ", NameOfAllocator(used), ": ", option, before, "heaptap run --guest -- ", command, ", or ",
                    option, "LD_PRELOAD=", evidence.guest, behind, " ", command, " and then heaptap attach");
@@ -159,6 +158,10 @@ std::string HowToProfile(const Evidence& evidence) {
         "the program is set-user-ID or has capabilities of its own, and then LD_PRELOAD is ignored: start it as the "
         "user whose rights it needs, or ",
         kWithoutPreload);
+  }
+  if (const CodeFile* used = FindMalloc(evidence);
+      used != nullptr && used->traits.kind == MallocKind::kThreadSanitizer) {
+    return "the program has ThreadSanitizer, with which no library of heaptap can run: build it without";
   }
   return Preloading(evidence);
 }

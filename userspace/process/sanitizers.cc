@@ -39,11 +39,15 @@ bool AllowsOthersBefore() {
   return absl::StartsWith(value, "0") || absl::StartsWith(value, "false") || absl::StartsWith(value, "no");
 }
 
+// It refuses mappings at most addresses, and its functions cannot be called before it has started.
+absl::Status NotWithThreads(absl::string_view name) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(name, ", with which no library of heaptap can run: build the program without it"));
+}
+
 absl::Status CheckLibrary(Library which, const std::string& name, MallocKind kind) {
   const bool is_guest = which == Library::kGuest;
-  if (kind == MallocKind::kThreadSanitizer && !is_guest) {
-    return absl::FailedPreconditionError(absl::StrCat(name, ", with which only the guest can run: add --guest"));
-  }
+  if (kind == MallocKind::kThreadSanitizer) return NotWithThreads(name);
   if (kind != MallocKind::kAddressSanitizer || (is_guest && AllowsOthersBefore())) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       name, ", which refuses to start behind another library: ",
@@ -57,9 +61,8 @@ absl::Status CheckSanitizer(Library which, const std::vector<std::string>& files
   if (files.empty()) return absl::OkStatus();
   const std::string has = absl::StrCat(base::AsciiOnly(files[0]), " has ");
   const MallocTraits program = TraitsOf(files[0]);
-  if (program.exports_malloc != 0 && program.kind == MallocKind::kThreadSanitizer && which == Library::kGuest) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(has, "ThreadSanitizer, and would end before main with the guest: build the program without it"));
+  if (program.exports_malloc != 0 && program.kind == MallocKind::kThreadSanitizer) {
+    return NotWithThreads(absl::StrCat(has, MallocKindName(program.kind)));
   }
   for (size_t i = 1; i < files.size(); i++) {
     const absl::string_view name = FileName(files[i]);
