@@ -72,6 +72,7 @@ $(OWNERS)/program_without_library: private OWNER_LIBRARIES := -no-pie -fno-pie -
 
 $(OWNER_C_PROGRAMS) $(OWNER_CXX_PROGRAMS):
 	$(say) LINK $@
+	@mkdir -p $(@D)
 	$(Q)$(LINK_OWNER) -O1 -g $(WARNINGS) -o $@ $^ $(OWNER_LIBRARIES)
 
 OWNER_PROGRAMS := $(OWNER_C_PROGRAMS) $(OWNER_CXX_PROGRAMS)
