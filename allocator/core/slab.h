@@ -3,7 +3,8 @@
 // The terms of the allocator, and the layout of its memory.
 //
 //   chunk   32 MiB of address space, aligned to its size, cut into units of one size. Unit 0 holds the chunk's header
-//           and the descriptors of all other units. (Where address space is limited, a chunk may be smaller.)
+//           and the descriptors of all other units. The first chunk is smaller, and so are others where memory is
+//           limited.
 //   slab    one unit, cut into blocks of one size class; or a run: several units that are one large block.
 //   block   what malloc returns. Block i of a slab lies at i * block size from the slab's beginning.
 //   heap    the slabs of one thread, and for each class a few blocks that are ready for malloc (heap.h).

@@ -6,6 +6,7 @@
 
 #include <atomic>
 
+#include "allocator/core/heap_list.h"
 #include "allocator/platform/libc.h"
 #include "allocator/platform/mutex.h"
 
@@ -20,8 +21,7 @@ constexpr int kExitRound = PTHREAD_DESTRUCTOR_ITERATIONS - 1;
 constexpr int kExitRound = PTHREAD_DESTRUCTOR_ITERATIONS;
 #endif
 
-constinit Mutex key_mutex{LockRank::kExitKey};
-// Released after the two below are there.
+// Released after the two below are there. Written under the lock of heaps, which fork takes.
 constinit std::atomic<bool> has_key;
 pthread_key_t key;
 ThreadEnd thread_end;
@@ -38,7 +38,7 @@ bool TakeExitKey(ThreadEnd end) {
   if (has_key.load(std::memory_order_acquire)) return true;
   const libc::ThreadFunctions functions = libc::FindThreadFunctions();
   if (!functions) return false;
-  MutexLock lock(key_mutex);
+  MutexLock lock(heaps_mutex);
   if (has_key.load(std::memory_order_relaxed)) return true;
   thread_end = end;
   if (functions.key_create(&key, OnThreadExit) != 0) return false;

@@ -44,7 +44,7 @@ void Mutex::Wake() { SystemCall(SYS_futex, reinterpret_cast<long>(&state_), FUTE
 namespace {
 
 constexpr const char* kNames[kLockRanks] = {
-    "background thread", "start", "snapshot", "dump",      "exit key", "heaps", "arena", "pool", "purge",
+    "background thread", "start", "snapshot", "dump",      "heaps", "arena", "pool", "purge",
     "huge cache",        "units", "log",      "arena name"};
 
 // What the thread has locked. A signal handler leaves it as it was.

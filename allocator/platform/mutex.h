@@ -22,7 +22,6 @@ enum class LockRank : uint8_t {
   kStart,
   kSnapshot,
   kDump,
-  kExitKey,
   kHeaps,
   kArena,  // several of these, and of the next, only under kHeaps
   kPool,

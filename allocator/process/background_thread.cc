@@ -71,9 +71,10 @@ bool StartBackgroundThread() {
   // The program's signals are for its own threads.
   const uint64_t all = ~kLibcSignals;
   uint64_t old;
-  SystemCall(SYS_rt_sigprocmask, SIG_SETMASK, reinterpret_cast<long>(&all), reinterpret_cast<long>(&old), sizeof(all));
+  const bool is_set = SystemCall(SYS_rt_sigprocmask, SIG_SETMASK, reinterpret_cast<long>(&all),
+                                 reinterpret_cast<long>(&old), sizeof(all)) == 0;
   has_thread = functions.create(&thread, nullptr, Run, nullptr) == 0;
-  SystemCall(SYS_rt_sigprocmask, SIG_SETMASK, reinterpret_cast<long>(&old), 0, sizeof(old));
+  if (is_set) SystemCall(SYS_rt_sigprocmask, SIG_SETMASK, reinterpret_cast<long>(&old), 0, sizeof(old));
   return has_thread;
 }
 
