@@ -68,7 +68,7 @@ absl::Status CheckSanitizer(Library which, const std::vector<std::string>& files
     const absl::string_view name = FileName(files[i]);
     if (!absl::StrContains(name, kInNames)) continue;
     const MallocKind kind = TraitsOf(files[i]).kind;
-    const absl::Status status = CheckLibrary(
+    absl::Status status = CheckLibrary(
         which, absl::StrCat(has, MallocKindName(kind), " (", base::AsciiOnly(std::string(name)), ")"), kind);
     if (!status.ok()) return status;
   }

@@ -21,7 +21,7 @@ namespace {
 // Of an environment. Those of services have some kilobytes.
 constexpr size_t kMaxEnvironmentBytes = 1 << 20;
 // Of a command line: enough for people.
-constexpr size_t kMaxCommandBytes = 16 << 10;
+constexpr size_t kMaxCommandLineBytes = 16 << 10;
 // The kernel writes about twenty entries.
 constexpr size_t kMaxAuxiliaryBytes = 4096;
 // Of a command line that is shown.
@@ -54,7 +54,7 @@ absl::StatusOr<StartFacts> ReadStartFacts(pid_t pid) {
   if (!environment.ok()) return environment.status();
   const absl::StatusOr<std::string> auxiliary = ReadProcFile(pid, "auxv", kMaxAuxiliaryBytes);
   if (!auxiliary.ok()) return auxiliary.status();
-  const absl::StatusOr<std::string> command = ReadProcFile(pid, "cmdline", kMaxCommandBytes);
+  const absl::StatusOr<std::string> command = ReadProcFile(pid, "cmdline", kMaxCommandLineBytes);
   if (!command.ok()) return command.status();
   StartFacts facts = {.is_secure = IsSecure(*auxiliary), .has_other_mounts = HasOtherMounts(pid)};
   for (absl::string_view variable : absl::StrSplit(*environment, '\0')) {
