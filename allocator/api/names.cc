@@ -3,6 +3,7 @@
 // Only in libheaptap.so. A family of functions has one owner: where the program or one of its libraries owns a part of
 // malloc's family or of the operators new and delete, the preloaded library gives its own names up.
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "allocator/core/slab.h"
 #include "allocator/platform/objects.h"
@@ -35,7 +36,10 @@ bool IsAny(const char*) { return true; }
 // Before the library's other constructor, which may look for functions.
 constexpr int kFirst = 101;
 
-__attribute__((constructor(kFirst))) void GiveNamesUp() {
+// Even before libc's constructor, which sets `environ`: a malloc of the program, which starts here, looks for its
+// options.
+__attribute__((constructor(kFirst))) void GiveNamesUp(int, char**, char** environment) {
+  if (environ == nullptr) environ = environment;
   // Opened by dlopen, the library is behind all others, and nobody finds its names.
   if (FindNext("malloc") == nullptr) return;
   if (!IsCalledByProgram()) {

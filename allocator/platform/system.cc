@@ -68,6 +68,18 @@ bool IsWordAt(const void* address, uint32_t word) {
 
 uintptr_t AlignDown(uintptr_t address, size_t alignment) { return address & ~(alignment - 1); }
 
+// Maps `total` bytes, `prefix` of which lie before the result: `first` or a multiple of `alignment` below, of which so
+// many are tried.
+void* MapBelow(uintptr_t first, size_t total, size_t alignment, size_t prefix, int attempts) {
+  uintptr_t candidate = first;
+  for (int i = 0; i < attempts && candidate > alignment + prefix; i++, candidate -= alignment) {
+    const uintptr_t got = Map(candidate - prefix, total, MAP_FIXED_NOREPLACE);
+    if (got == candidate - prefix) return reinterpret_cast<void*>(candidate);
+    if (got != 0) UnmapRange(got, total);  // kernels before 4.17 treat the address as a hint
+  }
+  return nullptr;
+}
+
 // As MapAligned, out of a larger mapping.
 void* MapWithMargin(size_t size, size_t alignment, size_t prefix) {
   const size_t total = size + prefix;
@@ -89,20 +101,14 @@ void* MapAligned(size_t size, size_t alignment, size_t prefix) {
   if (start == 0) return nullptr;
   if (((start + prefix) & (alignment - 1)) == 0) return reinterpret_cast<void*>(start + prefix);
   UnmapRange(start, total);
-  // Aligned addresses nearby, one by one. If many are taken, a mapping with a margin is the faster way, unless a
-  // limit leaves no room for the margin; where new memory is locked, all of the margin becomes resident.
+  // Aligned addresses below, one by one. If many are taken, a mapping with a margin is the faster way, unless a limit
+  // leaves no room for the margin. Where new memory is locked, all of the margin becomes resident.
   constexpr int kNear = 64;
-  constexpr int kAttempts = 256;
-  uintptr_t candidate = AlignDown(start + prefix, alignment);
-  for (int i = 0; i < kAttempts && candidate > alignment + prefix; i++, candidate -= alignment) {
-    if (i == kNear) {
-      if (void* result = MapWithMargin(size, alignment, prefix)) return result;
-    }
-    const uintptr_t got = Map(candidate - prefix, total, MAP_FIXED_NOREPLACE);
-    if (got == candidate - prefix) return reinterpret_cast<void*>(candidate);
-    if (got != 0) UnmapRange(got, total);  // kernels before 4.17 treat the address as a hint
-  }
-  return nullptr;
+  constexpr int kFar = 256;
+  const uintptr_t first = AlignDown(start + prefix, alignment);
+  if (void* result = MapBelow(first, total, alignment, prefix, kNear)) return result;
+  if (void* result = MapWithMargin(size, alignment, prefix)) return result;
+  return MapBelow(first, total, alignment, prefix, kFar);
 }
 
 MapResult MapAt(void* address, size_t size, MapKind kind) {

@@ -186,6 +186,8 @@ $(TARGETS)/own_malloc.o: tests/targets/heaps/own_malloc.c
 
 $(TARGETS)/doors_cxx_own: $(TARGETS)/own_malloc.o
 $(TARGETS)/doors_cxx_static: HOW := -static
+# Calls of malloc in a shared C++ library are not wrapped.
+$(TARGETS)/doors_cxx_own: HOW := -static-libstdc++ -static-libgcc
 $(TARGETS)/doors_cxx_static $(TARGETS)/doors_cxx_own: tests/targets/heaps/doors_cxx.cc $(BUILD)/libheaptap-guest.a allocator/heaptap-guest.pc.in
 	$(say) CXX $@
 	@mkdir -p $(@D)

@@ -108,6 +108,14 @@ const std::vector<Cause>& Causes() {
          machine.Process()->pending = 8;
          machine.Exit(kPid);
        }},
+      {HEAPTAP_LOSS_NO_MEMORY, "NoMemory",
+       [](Machine& machine) {
+         heaptap_dump_request request = {};
+         request.kind = HEAPTAP_ASK_LOST;
+         request.argument = 512;
+         machine.Call(probe_dump, &request, sizeof(request));
+       },
+       false, 512},
   };
   return causes;
 }
