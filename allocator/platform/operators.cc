@@ -49,7 +49,8 @@ bool DefinesAny(const ObjectTables& tables, const char* const (&names)[kCount]) 
 
 // The first object besides this library that decides.
 struct Search {
-  bool is_behind = false;  // this library has been passed
+  const void* next_malloc;  // the first behind this library
+  bool is_behind = false;   // this library has been passed
   bool may_take = false;
 };
 
@@ -64,7 +65,11 @@ int LookAt(dl_phdr_info* object, size_t, void* opaque) {
   if (!search.is_behind && DefinesAny(tables, kCalled)) return 1;
   if (!DefinesAny(tables, kOperators)) return 0;
   const bool is_library = FindDefinition(tables, kSetNewHandler) != nullptr;
-  const bool is_allocator = FindDefinition(tables, "malloc") != nullptr;
+  // An allocator's operators may call the functions of malloc's family by their names, and so those of another one.
+  const ElfW(Sym)* own_malloc = FindDefinition(tables, "malloc");
+  const bool is_allocator =
+      own_malloc != nullptr &&
+      reinterpret_cast<const void*>(object->dlpi_addr + own_malloc->st_value) == search.next_malloc;
   search.may_take = search.is_behind && (is_library || is_allocator);
   return 1;
 }
@@ -80,7 +85,7 @@ bool IsOperator(const char* name) {
 }
 
 bool MayTakeOperators() {
-  Search search;
+  Search search{.next_malloc = FindNext("malloc")};
   dl_iterate_phdr(LookAt, &search);
   return search.may_take;
 }

@@ -21,8 +21,6 @@ from redis_client import KEYS, Client, Load
 SECONDS = float(os.environ.get("HEAPTAP_SOAK_SECONDS", 3600 if LONG else 60))
 # redis-server is linked with jemalloc, which is its host unless another one comes first.
 HOSTS = {**guests.HOSTS, "glibc": "/lib/x86_64-linux-gnu/libc.so.6"}
-# It does not start there.
-OPEN = {"glibc": "the guest releases a block of one library's operator new by another library's operator delete"}
 # One in 16 KiB: each second has some hundred samples, also large ones.
 RATE = ("--lg-sample", "14")
 
@@ -98,8 +96,7 @@ class Server:
         return max(entry["samples_allocated"] for entry in self.session.books())
 
 
-@pytest.mark.parametrize("host", [pytest.param(host, marks=pytest.mark.xfail(strict=True, reason=OPEN[host])) if host in OPEN
-                                  else host for host in HOSTS])
+@pytest.mark.parametrize("host", HOSTS)
 def test_a_server_over_each_host(lab, host):
     server = Server(lab, host)
     assert server.has_its_host()
@@ -112,7 +109,7 @@ def test_a_server_over_each_host(lab, host):
 @pytest.mark.slow
 @pytest.mark.timeout(2 * SECONDS + 600 * TIME_SCALE)
 def test_soak(lab, held):
-    servers = [Server(lab, host) for host in HOSTS if host not in OPEN]
+    servers = [Server(lab, host) for host in HOSTS]
     assert all(server.has_its_host() for server in servers)
     end = time.monotonic() + SECONDS
     number = 0
