@@ -40,7 +40,7 @@ constexpr int kFirst = 101;
 // options.
 __attribute__((constructor(kFirst))) void GiveNamesUp(int, char**, char** environment) {
   if (environ == nullptr) environ = environment;
-  // Opened by dlopen, the library is behind all others, and nobody finds its names.
+  // A library that was opened by dlopen comes behind all others, so lookups find their definitions first.
   if (FindNext("malloc") == nullptr) return;
   if (!IsCalledByProgram()) {
     HideNames(IsAny);

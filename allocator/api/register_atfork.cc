@@ -12,7 +12,7 @@
 #include "allocator/process/lifecycle.h"
 
 extern "C" {
-// musl's, where nobody but the allocator calls the function below.
+// musl has this function instead. Only the allocator calls the function below there.
 extern decltype(pthread_atfork) pthread_atfork __attribute__((weak));
 }
 

@@ -14,8 +14,8 @@ namespace {
 constexpr uint32_t kMostSkips = 1023;
 
 // Threads that fail at once may count wrongly, which makes a difference of a few collections.
-constinit std::atomic<uint32_t> pause;  // failures that pass after the last vain collection
-constinit std::atomic<uint32_t> left;   // of them
+constinit std::atomic<uint32_t> pause;  // failures without a collection after the last one that has not helped
+constinit std::atomic<uint32_t> left;   // failures of this pause that are still to come
 
 }  // namespace
 

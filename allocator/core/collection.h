@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory for an allocation that fails without: blocks that were freed to other heaps, slabs that heaps keep, huge
-// blocks that are kept. The caller tries again, and notes whether that has helped.
+// The last attempt before an allocation fails: collects blocks that were freed to other heaps, slabs that heaps keep,
+// and huge blocks that are kept. The caller tries again, and notes whether that has helped.
 //
-// A program that goes on asking for what there is not must not wait for a collection each time: after each vain one,
-// twice as many failures pass without one.
+// A program that keeps asking for memory that is not there must not wait for a collection each time. After a collection
+// that has not helped, twice as many allocations fail without one.
 //
 // Any thread, after StartProcess, with no lock held and in no HeapScope. Zero-initialised state is valid.
 #ifndef HEAPTAP_ALLOCATOR_CORE_COLLECTION_H_

@@ -36,7 +36,7 @@ bool Lives(uint32_t thread_id) { return SystemCall(SYS_tkill, thread_id, 0) != -
 
 // A heap of the arena whose noted thread is gone. Looks at some of the heaps, in turn. nullptr: there is none among
 // them. REQUIRES: heaps_mutex is held.
-Heap* FindLeft(ArenaIndex arena) {
+Heap* FindHeapOfEndedThread(ArenaIndex arena) {
   if (!has_noted.load(std::memory_order_relaxed)) return nullptr;
   // More than one, so that threads which come one after the other need few heaps.
   constexpr int kLooks = 16;
@@ -116,21 +116,21 @@ void RenumberThread(Heap* heap) {
 Heap* AdoptOrMakeHeap(Arena& arena) {
   Heap* heap;
   uint64_t seed;
-  bool is_left = false;
+  bool of_ended_thread = false;
   {
     MutexLock lock(heaps_mutex);
     if (arena.state.load(std::memory_order_relaxed) != ArenaState::kUsed) return nullptr;
     heap = TakeParked(arena.index);
     if (heap == nullptr) {
-      heap = FindLeft(arena.index);
-      is_left = heap != nullptr;
+      heap = FindHeapOfEndedThread(arena.index);
+      of_ended_thread = heap != nullptr;
     }
     if (heap == nullptr) heap = MakeHeap(arena.index);
     if (heap == nullptr) return nullptr;
     seed = observer_seed;
   }
   // The new owner must not be charged for the frees of the old thread.
-  if (heap->orphaned || is_left) heap->Flush();
+  if (heap->orphaned || of_ended_thread) heap->Flush();
   if (heap->orphaned) observer::RestartHeap(heap, seed);
   heap->orphaned = false;
   heap->counters = &thread_counters;

@@ -8,6 +8,7 @@
 
 #include "allocator/core/control.h"
 #include "allocator/core/decay.h"
+#include "allocator/core/huge_pages.h"
 #include "allocator/core/observer.h"
 #include "allocator/core/thread.h"
 #include "allocator/core/units.h"

@@ -8,13 +8,13 @@
 #include <iterator>
 
 #include "allocator/core/check.h"
-#include "allocator/core/chunk_memory.h"
 #include "allocator/core/chunks.h"
 #include "allocator/core/control.h"
 #include "allocator/core/decay.h"
 #include "allocator/core/huge_cache.h"
+#include "allocator/core/huge_pages.h"
+#include "allocator/core/new_chunk.h"
 #include "allocator/core/observer.h"
-#include "allocator/core/options.h"
 #include "allocator/platform/clock.h"
 #include "allocator/platform/mutex.h"
 #include "allocator/platform/system.h"
@@ -24,20 +24,6 @@ namespace heaptap {
 constinit std::atomic<uint8_t> chunk_table[kChunkTableSize]{};
 
 namespace {
-
-// The first chunk of each kind. Small processes get by with it, so it takes little of what a limit of address space
-// allows, and no huge pages, which would inflate them.
-constexpr size_t kFirstChunk = 4 * 1024 * 1024;
-// Where mappings are limited, a chunk takes at most one part in this many of the limit.
-constexpr uint64_t kLimitShare = 16;
-// Once the system has refused a chunk, each takes at most one part in this many of what is left: what the program maps
-// needs some too.
-constexpr size_t kRefusedShare = 16;
-// While new memory is locked (mlockall), all of a new chunk is resident.
-constexpr size_t kLockedChunk = 1024 * 1024;
-// Under units_mutex. With either of them, slabs of all classes are short ones.
-constinit bool is_refused;
-constinit bool is_locked;
 
 constinit Mutex units_mutex{LockRank::kUnits};
 constinit Mutex purge_mutex{LockRank::kPurge};  // taken before units_mutex; held during the purge of a chunk
@@ -88,9 +74,6 @@ void NoteTouched(Slab* slab) {
   }
 }
 
-// The pages of the descriptors below `reach`.
-size_t DescriptorBytes(size_t reach) { return (reach * sizeof(Slab) + kPageSize - 1) & ~(kPageSize - 1); }
-
 void ExtendReach(Chunk* chunk, size_t reach) {
   AddToFigure(&heaptap_statistics::metadata,
               static_cast<int64_t>(DescriptorBytes(reach) - DescriptorBytes(chunk->reach)));
@@ -124,87 +107,12 @@ void ReturnUnits(Chunk* chunk, size_t first, size_t count, bool dirty, uint64_t 
   AddToFigure(&heaptap_statistics::dirty, UnitBytes(chunk, count));
 }
 
-// With mlockall(MCL_FUTURE) the system refuses mappings beyond RLIMIT_MEMLOCK, of which chunk_table takes half at the
-// default limit. The part of it that was never written needs no lock. Nor do the parts of a chunk's first unit behind
-// its descriptors.
-void UnlockTable() {
-  const auto page_at = [](size_t index) {
-    return (reinterpret_cast<uintptr_t>(chunk_table + index) + kPageSize - 1) & ~uintptr_t{kPageSize - 1};
-  };
-  const auto unlock = [](uintptr_t begin, uintptr_t end) {
-    if (begin < end) UnlockPages(reinterpret_cast<void*>(begin), end - begin);
-  };
-  const bool is_used = table_begin < table_end;
-  unlock(page_at(0), is_used ? page_at(table_begin) - kPageSize : page_at(0));
-  unlock(page_at(is_used ? table_end : 0), page_at(std::size(chunk_table)) - kPageSize);
-}
-
-struct ChunkMapping {
-  void* memory;  // nullptr: out of memory
-  size_t size;
-};
-
-// Leaves at most `size` bytes of it, and at least `needed`.
-void Cut(ChunkMapping* mapping, size_t size, size_t needed) {
-  if (size < needed) size = needed;
-  if (size >= mapping->size) return;
-  if (Unmap(static_cast<char*>(mapping->memory) + size, mapping->size - size)) mapping->size = size;
-}
-
-bool IsLocked(const ChunkMapping& mapping) {
-  return !DiscardPages(static_cast<char*>(mapping.memory) + mapping.size - kPageSize, kPageSize);
-}
-
-// `needed`: a number of units. `share`: of the limit, for one chunk.
-ChunkMapping MapNewChunk(size_t needed, size_t size, uint64_t share) {
-  while (size > share && size > kFirstChunk) size /= 2;
-  if (is_locked) size = kLockedChunk;
-  if (size < needed) size = needed;
-  ChunkMapping mapping{is_refused ? nullptr : MapChunkMemory(size), size};
-  if (mapping.memory == nullptr) {
-    is_refused = true;
-    UnlockTable();
-    while (mapping.memory == nullptr && mapping.size > needed) {
-      mapping.size = mapping.size / 2 < needed ? needed : mapping.size / 2;
-      mapping.memory = MapChunkMemory(mapping.size);
-    }
-    if (mapping.memory == nullptr) return mapping;
-    Cut(&mapping, mapping.size / kRefusedShare, needed);
-  }
-  if (!is_locked && IsLocked(mapping)) {
-    is_locked = true;
-    Cut(&mapping, kLockedChunk, needed);
-  }
-  return mapping;
-}
-
-// A new chunk of at least `needed` bytes and of about `size`. nullptr: out of memory.
-Chunk* MapChunk(unsigned shift, size_t needed, size_t size, bool huge_pages) {
-  const uint64_t share = MappingLimit() / kLimitShare;
-  if (share < kFirstChunk) is_refused = true;
-  // A short slab does too.
-  if (shift == kLongShift && (is_refused || is_locked)) return nullptr;
-  const ChunkMapping mapping = MapNewChunk(needed, size, share);
-  if (mapping.memory == nullptr) return nullptr;
-  AddToFigure(&heaptap_statistics::mapped, static_cast<int64_t>(mapping.size));
-  // Before the first write, which may get a huge page.
-  AdviseHugePages(mapping.memory, mapping.size, huge_pages);
-  Chunk* chunk = static_cast<Chunk*>(mapping.memory);
-  chunk->shift = shift;
-  chunk->units = static_cast<uint32_t>(mapping.size >> shift);
-  chunk->huge_pages = huge_pages;
-  const size_t used = DescriptorBytes(chunk->units);
-  if (is_refused) UnlockPages(static_cast<char*>(mapping.memory) + used, (size_t{1} << shift) - used);
-  return chunk;
-}
-
 // Makes a chunk with room for `count` units at this alignment. False: out of memory.
 bool MakeChunk(unsigned shift, size_t count, size_t alignment) {
   Chunks& chunks = ChunksOf(shift);
   // Unit 0 is the chunk's own, so the first aligned place is at unit `alignment`.
   const size_t needed = (alignment + count) << shift;
-  const bool is_small = chunks.first() == nullptr && needed <= kFirstChunk;
-  Chunk* chunk = MapChunk(shift, needed, is_small ? kFirstChunk : kChunkSize, !is_small);
+  Chunk* chunk = MapChunk(shift, needed, chunks.first() == nullptr, {table_begin, table_end});
   if (chunk == nullptr) return false;
   chunk->dirty_since.store(kNeverDirty, std::memory_order_relaxed);
   chunks.Add(chunk);
@@ -267,14 +175,6 @@ bool PurgeChunk(Chunk* chunk, uint64_t free_before, uint64_t now) {
 }
 
 }  // namespace
-
-void AdviseHugePages(void* address, size_t size, bool kernel_may_decide) {
-  if (core_options.thp == Thp::kAlways) {
-    AskForHugePages(address, size);
-  } else if (core_options.thp == Thp::kNever || !kernel_may_decide) {
-    ForbidHugePages(address, size);
-  }
-}
 
 Slab* AllocateUnits(unsigned shift, size_t count, size_t alignment) {
   MutexLock lock(units_mutex);

@@ -83,10 +83,6 @@ struct PurgeCounts {
 };
 PurgeCounts ReadPurgeCounts();
 
-// Tells the kernel whether to back new memory with huge pages, by the option thp. thp:default forbids them, unless
-// `kernel_may_decide`.
-void AdviseHugePages(void* address, size_t size, bool kernel_may_decide);
-
 #ifdef HEAPTAP_DEBUG
 // Checks all chunks, chunk_table and the figures of units (check.h). CheckUnits checks nothing and returns false while
 // another thread purges. CheckLockedUnits REQUIRES: the caller holds the locks of this file, or is the only thread.

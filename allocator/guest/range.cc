@@ -171,7 +171,7 @@ void ReturnHugeSample(HugeSample* sample) {
 
 HugeMove::HugeMove(HugeSample* from, size_t usable) : from_(from), usable_(usable), target_(nullptr) {
   void* source = Address(static_cast<size_t>(from - huge_samples));
-  // The page at the end stands for the page behind.
+  // The last page serves as the page behind, which must be mapped.
   if (usable > kBytes || !IsOneMapping(source, from->bytes - kPageSize)) return;
   const size_t bytes = MappedBytes(usable);
   target_ = OpenSlots(bytes, HugeSlots(bytes), kChunkSize, MapKind::kMemory);

@@ -59,7 +59,7 @@ void* TakeRun(size_t usable, size_t alignment, bool zero, uint64_t serial) {
   return pointer;
 }
 
-// Whether what the program has done to a part of the chunk does not concern the run.
+// Whether the pages of the run, and of the chunk before the run, have the properties that the guest has given them.
 bool HasOrdinaryPages(const Chunk* chunk, const Slab* run) {
   const char* end = SlabMemory(run) + (size_t{run->units} << kShortShift);
   const char* begin = reinterpret_cast<const char*>(chunk);
@@ -68,7 +68,7 @@ bool HasOrdinaryPages(const Chunk* chunk, const Slab* run) {
   return IsOneMapping(const_cast<char*>(begin), static_cast<size_t>(end - begin));
 }
 
-// The units are free with ordinary pages, or not at all.
+// Frees the units with ordinary pages. If the system refuses new pages, nobody uses the units again.
 void ReturnRun(Slab* run) {
   if (run->size < kUnmapped || HasOrdinaryPages(ChunkOf(run), run)) return ReleaseUnits(run);
   char* memory = SlabMemory(run);

@@ -19,7 +19,8 @@ bool IsOperator(const char* name);
 //   - if the program, or a library that it needs, replaces some forms
 //   - if an object before this library has some of malloc's functions, in which the C++ library's operators end
 //   - if they are of an allocator whose malloc is not the next one: they may call that of the other by its name
-//   - if nobody has them: a C++ library that is opened later brings its own, and plugins may replace some of these
+//   - if no object defines them: a C++ library that is opened later brings its own, and plugins may replace some of
+//     these
 bool MayTakeOperators();
 
 }  // namespace heaptap

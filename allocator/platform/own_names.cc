@@ -75,7 +75,7 @@ struct OwnNames {
   }
 };
 
-// Marks the names that nobody else defines and that the object needs.
+// Marks the names that the object needs and that no other object defines.
 int MarkNeeded(dl_phdr_info* object, size_t, void* opaque) {
   OwnNames& own = *static_cast<OwnNames*>(opaque);
   const ObjectTables tables = ReadTables(*object);

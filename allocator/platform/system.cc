@@ -58,8 +58,8 @@ uintptr_t Map(uintptr_t hint, size_t size, int flags) {
   return Failed(result) ? 0 : static_cast<uintptr_t>(result);
 }
 
-// Whether the word is at this address, which may be unmapped. A wait for it to change, at most as long as no time, ends
-// with ETIMEDOUT then, and else with another error.
+// Whether the word is at this address, which may be unmapped. A futex wait with a time limit of zero ends with
+// ETIMEDOUT if the word is there, and with another error if it is not.
 bool IsWordAt(const void* address, uint32_t word) {
   const timespec no_time{};
   return SystemCall(SYS_futex, reinterpret_cast<long>(address), FUTEX_WAIT_PRIVATE, word,

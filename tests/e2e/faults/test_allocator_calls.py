@@ -84,7 +84,7 @@ NOT_HERE = {
     "getpid exit_group kill sched_yield nanosleep close": "cannot fail, or the result does not matter",
     "stat fstat lstat read pread64 readlink openat rename unlinkat memfd_create eventfd2 ppoll fcntl":
         "the options' folder, dumps and the log: tests/e2e/dumps",
-    "write": "messages: nobody can be told",
+    "write": "messages: a failure cannot be reported",
 }
 
 # Kinds of which a failure still has consequences.
