@@ -46,6 +46,7 @@
 #include "userspace/recording/unwind_tables.h"
 #include "userspace/worker/errands.h"
 #include "userspace/worker/hands.h"
+#include "userspace/worker/looks.h"
 #include "userspace/worker/reader_jobs.h"
 #include "userspace/worker/worker.h"
 
@@ -115,6 +116,7 @@ class Bench {
         tables_({.maps = books_->unwind(),
                  .identify = books_->program(heaptap::bpf::Program::kIdentify),
                  .hands = hands_,
+                 .looks = looks_,
                  .errands = errands_},
                 HEAPTAP_DEFAULT_UNWIND_BYTES) {
     object_ = bpf_object__open_file(object, nullptr);
@@ -232,23 +234,21 @@ class Bench {
       if (event.kind != HEAPTAP_EVENT_TABLE_WANTED) continue;
       heaptap_file_key key;
       memcpy(&key, event.memory, sizeof(key));
-      bool entered = false;
-      const auto mappings = heaptap::process::ReadExecutableMappings(event.tgid);
-      for (size_t i = 0; mappings.ok() && i < mappings->size() && !entered; i++) {
-        const heaptap::elf::Mapping& mapping = (*mappings)[i];
-        if (mapping.start <= event.argument && event.argument < mapping.end) {
-          entered = tables_.Enter(key, event.tgid, mapping);
-        }
-      }
-      if (!entered) tables_.Refuse(key);
+      tables_.Find(key, event.tgid, event.argument, {}, [](const heaptap::elf::Mapping&) {});
     }
-    errands_.WaitUntil([this] { return !tables_.IsReading(); }, heaptap::base::Now() + absl::Minutes(1));
+    const auto is_over = [this] {
+      looks_.HandleDone();
+      return !tables_.IsReading();
+    };
+    errands_.WaitUntil(is_over, heaptap::base::Now() + absl::Minutes(1));
   }
 
   const std::string library_;
   const std::string program_;
   std::unique_ptr<Books> books_;
   heaptap::worker::Hands hands_;
+  heaptap::worker::Looks looks_{
+      books_->program(heaptap::bpf::Program::kIdentify), {}, heaptap::worker::Hands::kOfThread};
   heaptap::worker::Errands errands_{heaptap::worker::Urgency::kForeground};
   heaptap::recording::UnwindTables tables_;
   bpf_object* object_ = nullptr;

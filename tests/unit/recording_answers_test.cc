@@ -5,7 +5,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "absl/synchronization/notification.h"
 #include "gtest/gtest.h"
@@ -44,8 +46,9 @@ class Request {
   heaptap_dump_request request_ = {};
 };
 
-Answers::Asker AskerOf(uint64_t process_id, uid_t user) {
-  return {.pid = getpid(), .process_id = process_id, .user = user, .is_current = [] { return true; }};
+void Start(Answers& answers, uint64_t process_id, std::string answer, std::function<void(bool)> done) {
+  answers.Start(
+      answers.Take(process_id, kUser), getpid(), std::move(answer), [] { return true; }, std::move(done));
 }
 
 TEST(Answers, TheProcessGetsItsDump) {
@@ -53,9 +56,8 @@ TEST(Answers, TheProcessGetsItsDump) {
   Answers answers(errands);
   const Request request;
   bool is_ok = false;
-  answers.Start(AskerOf(kProcess, kUser),
-                worker::AnswerQuestion({.address = request.address(), .sequence = 7}, "the dump"),
-                [&](bool ok) { is_ok = ok; });
+  Start(answers, kProcess, worker::AnswerQuestion({.address = request.address(), .sequence = 7}, "the dump"),
+        [&](bool ok) { is_ok = ok; });
   EXPECT_TRUE(answers.IsRunning(kProcess));
   EXPECT_EQ(answers.WaitFor(kProcess), 0);
   EXPECT_FALSE(answers.IsRunning(kProcess));
@@ -69,8 +71,7 @@ TEST(Answers, AnErrorInsteadOfADump) {
   worker::Errands errands(worker::Urgency::kForeground);
   Answers answers(errands);
   const Request request;
-  answers.Start(AskerOf(kProcess, kUser), worker::AnswerQuestion({.address = request.address(), .error = ESRCH}, ""),
-                [](bool) {});
+  Start(answers, kProcess, worker::AnswerQuestion({.address = request.address(), .error = ESRCH}, ""), [](bool) {});
   EXPECT_EQ(answers.WaitFor(kProcess), 0);
   EXPECT_TRUE(request.is_answered());
   EXPECT_EQ(request.error(), ESRCH);
@@ -80,8 +81,8 @@ TEST(Answers, AnotherRequestIsNotAnswered) {
   worker::Errands errands(worker::Urgency::kForeground);
   Answers answers(errands);
   const Request request;
-  answers.Start(AskerOf(kProcess, kUser),
-                worker::AnswerQuestion({.address = request.address(), .sequence = 6}, "the dump"), [](bool) {});
+  Start(answers, kProcess, worker::AnswerQuestion({.address = request.address(), .sequence = 6}, "the dump"),
+        [](bool) {});
   EXPECT_EQ(answers.WaitFor(kProcess), 0);
   EXPECT_FALSE(request.is_answered());
   EXPECT_EQ(request.contents(), "");
@@ -93,7 +94,7 @@ TEST(Answers, FailuresAreCountedOnce) {
   const worker::DumpAnswer nowhere = {.address = 8};
   const auto start = [&](uint64_t process_id) {
     bool is_ok = true;
-    answers.Start(AskerOf(process_id, kUser), worker::AnswerQuestion(nowhere, ""), [&](bool ok) { is_ok = ok; });
+    Start(answers, process_id, worker::AnswerQuestion(nowhere, ""), [&](bool ok) { is_ok = ok; });
     answers.WaitForAll();
     EXPECT_FALSE(is_ok);
   };
@@ -120,15 +121,11 @@ class BusyAnswers : public ::testing::Test {
   ~BusyAnswers() override { end_.Notify(); }
   void Start(uint64_t process_id, std::optional<uid_t> user) {
     ASSERT_TRUE(answers_.HasRoom(process_id, user));
-    answers_.Start({.pid = getpid(),
-                    .process_id = process_id,
-                    .user = user,
-                    .is_current =
-                        [this] {
-                          end_.WaitForNotification();
-                          return false;
-                        }},
-                   worker::AnswerQuestion({}, ""), [](bool) {});
+    const auto wait = [this] {
+      end_.WaitForNotification();
+      return false;
+    };
+    answers_.Start(answers_.Take(process_id, user), getpid(), worker::AnswerQuestion({}, ""), wait, [](bool) {});
   }
 
   absl::Notification end_;

@@ -36,7 +36,7 @@ class ControlsTest : public ::testing::Test {
   }
 
   bpf::SimulatedKernel kernel_;
-  worker::Hands hands_{{}, kPatience};
+  worker::Hands hands_{{}, {.patience = kPatience}};
   std::unique_ptr<bpf::Books> books_ = bpf::MakeSimulatedBooks(kernel_, false);
 };
 
@@ -102,7 +102,7 @@ TEST_F(ControlsTest, AProcessThatHasEndedIsNotTouched) {
   target.process_id++;  // the PID has been used again
   EXPECT_TRUE(absl::IsNotFound(Make().Order(target, ControlVerb::kActive, 1).status()));
   EXPECT_EQ(child.Read().active, 0u);
-  EXPECT_TRUE(target.reachable);
+  EXPECT_FALSE(target.was_late);
 }
 
 TEST_F(ControlsTest, ReleasesControlOrSaysThatItCannot) {
@@ -207,7 +207,7 @@ TEST_F(ControlsTest, TablesAreAnsweredToThoseThatThisCollectorControls) {
 }
 
 // Stopped hands stand for a process whose memory does not answer.
-TEST_F(ControlsTest, WhoDoesNotAnswerIsLeftAlone) {
+TEST_F(ControlsTest, WhoDoesNotAnswerIsAskedAgainLater) {
   FakeClock clock;
   const ControlledChild child;
   Target target = TargetOf(child.pid());
@@ -219,14 +219,21 @@ TEST_F(ControlsTest, WhoDoesNotAnswerIsLeftAlone) {
     clock.Advance(kPatience);
   });
   ::testing::internal::CaptureStderr();
-  EXPECT_TRUE(absl::IsUnavailable(controls.Order(target, ControlVerb::kRead).status()));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(controls.Order(target, ControlVerb::kRead).status()));
   time.join();
-  EXPECT_FALSE(target.reachable);
-  clock.Advance(2 * worker::Hands::kRest);
-  // The hands would try again by now.
+  // Meanwhile its rate and its owner are as they were.
   EXPECT_TRUE(absl::IsUnavailable(controls.Order(target, ControlVerb::kRead).status()));
+  controls.Write(target);
+  EXPECT_TRUE(target.is_unwritten);
+  controls.NoteOwner(target);
+  EXPECT_FALSE(target.owner_known);
   const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(std::ranges::count(said, '\n'), 1) << said;
+  clock.Advance(worker::Hands::kRest.first);
+  controls.Write(target);
+  EXPECT_FALSE(target.is_unwritten);
+  controls.NoteOwner(target);
+  EXPECT_TRUE(target.owner_known);
 }
 
 TEST_F(ControlsTest, AProcessThatChangesItsUserBelongsToRoot) {

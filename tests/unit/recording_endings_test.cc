@@ -140,7 +140,8 @@ TEST_F(EndingsTest, TheLatestThousandAreRemembered) {
     kernel_.Sample(process_id, kBytes);
     kernel_.Exit(kOther, "other");
   }
-  PumpLater();
+  // Each call closes a part of them.
+  for (int i = 0; i < 10; i++) PumpLater();
   EXPECT_THAT(recorder_->endings().ended(), SizeIs(kMost));
   EXPECT_EQ(recorder_->endings().ended().front().summary.process_id, process_id);
 }

@@ -4,10 +4,12 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +20,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/need_bpf.h"
+#include "tests/unit/support/child.h"
 #include "tests/unit/support/fake_clock.h"
 #include "tests/unit/support/simulated_books.h"
 #include "tests/unit/unwind_image.h"
@@ -95,13 +98,23 @@ class UnwindTablesTest : public ::testing::Test {
     absl::StatusOr<std::unique_ptr<bpf::Books>> books = bpf::KernelBooks::Load(sizes);
     if (!books.ok()) return books.status();
     books_ = *std::move(books);
+    looks_.emplace(identify(), base::SubordinateIds(), worker::HandsBounds{.patience = absl::Minutes(1)});
     tables_ = std::make_unique<UnwindTables>(Means(), sizes.unwind_bytes);
     return absl::OkStatus();
   }
-  UnwindTables::Means Means() { return {.maps = maps(), .identify = identify(), .hands = hands_, .errands = errands_}; }
+  UnwindTables::Means Means() { return MeansWith(errands_); }
+  UnwindTables::Means MeansWith(worker::Errands& errands) {
+    return {.maps = maps(), .identify = identify(), .hands = hands_, .looks = *looks_, .errands = errands};
+  }
   int identify() const { return books_->program(bpf::Program::kIdentify); }
   void Settle() {
-    EXPECT_TRUE(errands_.WaitUntil([this] { return !tables_->IsReading(); }, base::Now() + absl::Minutes(1)));
+    WaitUntil(errands_, [this] { return !tables_->IsReading(); });
+  }
+  void WaitUntil(worker::Errands& errands, const std::function<bool()>& is_over) {
+    const base::Instant end = base::Now() + absl::Minutes(1);
+    // What a look has found is then read.
+    EXPECT_TRUE(looks_->WaitUntil([this] { return looks_->IsIdle(); }, end));
+    EXPECT_TRUE(errands.WaitUntil(is_over, end));
   }
 
   bpf::UnwindMaps& maps() { return books_->unwind(); }
@@ -112,10 +125,10 @@ class UnwindTablesTest : public ::testing::Test {
     return found.ok() ? found->file : heaptap_file_key{};
   }
   // The messages printed meanwhile.
-  std::string Enter(const MappedImage& image, bool expected = true) { return Enter(KeyOf(image), image, expected); }
-  std::string Enter(const heaptap_file_key& key, const MappedImage& image, bool expected = true) {
+  std::string Enter(const MappedImage& image) { return Enter(KeyOf(image), image); }
+  std::string Enter(const heaptap_file_key& key, const MappedImage& image) {
     testing::internal::CaptureStderr();
-    EXPECT_EQ(tables_->Enter(key, getpid(), image.mapping), expected);
+    tables_->Enter(key, getpid(), image.mapping);
     Settle();
     return testing::internal::GetCapturedStderr();
   }
@@ -142,7 +155,8 @@ class UnwindTablesTest : public ::testing::Test {
   }
 
   std::unique_ptr<bpf::Books> books_;
-  worker::Hands hands_{{}, absl::Minutes(1)};
+  worker::Hands hands_{{}, {.patience = absl::Minutes(1)}};
+  std::optional<worker::Looks> looks_;
   worker::Errands errands_{worker::Urgency::kForeground};
   std::unique_ptr<UnwindTables> tables_;
 };
@@ -176,7 +190,7 @@ TEST_F(UnwindTablesTest, KnowsBuildIds) {
   const auto own = std::find_if(mappings->begin(), mappings->end(),
                                 [&](const elf::Mapping& one) { return one.inode == found->file.inode; });
   ASSERT_NE(own, mappings->end());
-  EXPECT_TRUE(tables_->Enter(found->file, getpid(), *own));
+  tables_->Enter(found->file, getpid(), *own);
   EXPECT_EQ(tables_->BuildId(found->file), std::nullopt) << "it is being read";
   EXPECT_EQ(tables_->BuildIdOf(*own), "");
   Settle();
@@ -211,16 +225,16 @@ TEST_F(UnwindTablesTest, EntersAMappedFile) {
 TEST_F(UnwindTablesTest, RawStacksAreTakenWhileATableIsRead) {
   NEED_BPF(Load());
   MappedImage image(Small(2));
-  ASSERT_TRUE(tables_->Enter(KeyOf(image), getpid(), image.mapping));
+  tables_->Enter(KeyOf(image), getpid(), image.mapping);
   EXPECT_TRUE(tables_->IsBeingRead(image.mapping));
   EXPECT_EQ(StateOf(image), HEAPTAP_FILE_WANTED);
   EXPECT_EQ(FindRule(image, kCode), 0);
   // The kernel asks again: nothing changes.
-  EXPECT_TRUE(tables_->Enter(KeyOf(image), getpid(), image.mapping));
+  tables_->Enter(KeyOf(image), getpid(), image.mapping);
   EXPECT_EQ(StateOf(image), HEAPTAP_FILE_WANTED);
   Settle();
   EXPECT_FALSE(tables_->IsBeingRead(image.mapping));
-  EXPECT_EQ(tables_->tables_read(), 1u);
+  EXPECT_EQ(tables_->tables_read(), 2u) << "the file was looked at, and its table was read";
   EXPECT_EQ(StateOf(image), HEAPTAP_FILE_LOADED);
   EXPECT_EQ(FindRule(image, kCode), Words(2));
 }
@@ -239,7 +253,7 @@ TEST_F(UnwindTablesTest, EntersThisProgramAndTheVdso) {
     if (!file.ok()) continue;
     const absl::StatusOr<heaptap_identify> found = bpf::Identify(identify(), file->file.get());
     ASSERT_TRUE(found.ok()) << mapping.path;
-    EXPECT_TRUE(tables_->Enter(found->file, getpid(), mapping));
+    tables_->Enter(found->file, getpid(), mapping);
     Settle();
     EXPECT_EQ(maps().ReadFile(found->file)->state, HEAPTAP_FILE_LOADED) << mapping.path;
     const auto address = reinterpret_cast<uint64_t>(&Image);
@@ -358,17 +372,18 @@ TEST_F(UnwindTablesTest, AnotherFileThanTheOneAskedFor) {
   MappedImage image(Small(2));
   heaptap_file_key key = KeyOf(image);
   key.inode++;
-  EXPECT_THAT(Enter(key, image, false), IsEmpty());
+  EXPECT_THAT(Enter(key, image), IsEmpty());
   EXPECT_EQ(maps().ReadFile(key), std::nullopt);
   key = KeyOf(image);
   key.device++;
-  EXPECT_THAT(Enter(key, image, false), IsEmpty());
+  EXPECT_THAT(Enter(key, image), IsEmpty());
   elf::Mapping gone = image.mapping;
   gone.start += 16 * 4096;
   gone.end += 16 * 4096;
   gone.path = "/nowhere";
-  EXPECT_FALSE(tables_->Enter(KeyOf(image), getpid(), gone));
-  EXPECT_FALSE(tables_->Enter(KeyOf(image), 0x7fffffff, gone));
+  tables_->Enter(KeyOf(image), getpid(), gone);
+  tables_->Enter(KeyOf(image), 0x7fffffff, gone);
+  Settle();
   EXPECT_EQ(StateOf(image), -1);
 }
 
@@ -404,13 +419,47 @@ TEST_F(UnwindTablesTest, MapOfFilesThatWasFull) {
   EXPECT_EQ(StateOf(second), HEAPTAP_FILE_LOADED);
 }
 
-TEST_F(UnwindTablesTest, RefusedFileIsAskedForAgain) {
+class WantedFileTest : public UnwindTablesTest {
+ protected:
+  // As an eBPF program does that meets the file.
+  void Want(const MappedImage& image) {
+    heaptap_file wanted = {};
+    wanted.state = HEAPTAP_FILE_WANTED;
+    EXPECT_TRUE(maps().SetFile(KeyOf(image), wanted).ok());
+  }
+  // The mapping in which it was found.
+  std::optional<elf::Mapping> Find(const MappedImage& image, pid_t pid, std::vector<elf::Mapping> mappings) {
+    std::optional<elf::Mapping> found;
+    Want(image);
+    tables_->Find(KeyOf(image), pid, image.At(kCode), std::move(mappings),
+                  [&](const elf::Mapping& mapping) { found = mapping; });
+    Settle();
+    return found;
+  }
+};
+
+TEST_F(WantedFileTest, IsFoundWhereItIsMapped) {
   NEED_BPF(Load());
   MappedImage image(Small(2));
-  heaptap_file wanted = {};
-  wanted.state = HEAPTAP_FILE_WANTED;
-  EXPECT_TRUE(maps().SetFile(KeyOf(image), wanted).ok());
-  tables_->Refuse(KeyOf(image));
+  EXPECT_EQ(Find(image, getpid(), {image.mapping}), image.mapping);
+  EXPECT_EQ(StateOf(image), HEAPTAP_FILE_LOADED);
+}
+
+TEST_F(WantedFileTest, IsFoundThoughItsMappingIsNotKnown) {
+  NEED_BPF(Load());
+  MappedImage image(Small(2));
+  const std::optional<elf::Mapping> found = Find(image, getpid(), {});
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->inode, image.mapping.inode);
+  EXPECT_EQ(StateOf(image), HEAPTAP_FILE_LOADED);
+}
+
+TEST_F(WantedFileTest, OfAProcessThatIsGoneIsAskedForAgain) {
+  NEED_BPF(Load());
+  MappedImage image(Small(2));
+  elf::Mapping gone = image.mapping;
+  gone.path = "/nowhere";
+  EXPECT_EQ(Find(image, 0x7fffffff, {gone}), std::nullopt);
   EXPECT_EQ(StateOf(image), -1);
 }
 
@@ -450,16 +499,18 @@ TEST_F(UnwindTablesTest, SaysOnceWhatIsLargerThanTheBudget) {
 
 // --- stacks that wait for tables ---
 
-// A file of a user who has no time left: its table is not read.
+// A file that a process of a user maps who has no time left: its table is not read.
 TEST_F(UnwindTablesTest, AStackDoesNotWaitForEver) {
   if (getuid() != 0) GTEST_SKIP() << "needs files of two users";
   NEED_BPF(Load());
   FakeClock clock;
   worker::Errands errands(worker::Urgency::kBackground, {}, absl::ZeroDuration());
-  UnwindTables tables({.maps = maps(), .identify = identify(), .hands = hands_, .errands = errands}, 100 * kNode);
+  UnwindTables tables(MeansWith(errands), 100 * kNode);
   MappedImage late(Small(2));
-  ASSERT_EQ(fchown(late.fd(), 1234, 1234), 0);
-  ASSERT_TRUE(tables.Enter(KeyOf(late), getpid(), late.mapping));
+  const Child of_user([] { return setuid(1234) == 0 && prctl(PR_SET_DUMPABLE, 1) == 0; });
+  ASSERT_TRUE(of_user.is_ready());
+  tables.Enter(KeyOf(late), of_user.pid(), late.mapping);
+  WaitUntil(errands, [&] { return tables.tables_read() == 1; });
   ASSERT_TRUE(tables.IsBeingRead(late.mapping));
   const auto space = std::make_shared<AddressSpace>();
   space->mappings.Add(late.mapping);
@@ -499,9 +550,8 @@ TEST_F(UnwindTablesTest, AStackDoesNotWaitForEver) {
   // Another table has been read.
   const auto retry = [&](uint64_t words) {
     MappedImage other(Small(words));
-    const uint64_t before = tables.tables_read();
-    ASSERT_TRUE(tables.Enter(KeyOf(other), getpid(), other.mapping));
-    errands.WaitUntil([&] { return tables.tables_read() != before; }, base::Instant::InfiniteFuture());
+    tables.Enter(KeyOf(other), getpid(), other.mapping);
+    WaitUntil(errands, [&] { return !tables.IsBeingRead(other.mapping); });
     stacks.Retry();
   };
   clock.Advance(RawStacks::kMaxWait - absl::Nanoseconds(1));
@@ -526,7 +576,7 @@ TEST_F(UnwindTablesTest, TablesOfAnEarlierCollectorServeUntilTheFileIsRead) {
   EXPECT_EQ(TableOf(twin), before);
   Restart();
   EXPECT_EQ(tables_->kernel().bytes(), kNode);
-  EXPECT_TRUE(tables_->Enter(KeyOf(image), getpid(), image.mapping));
+  tables_->Enter(KeyOf(image), getpid(), image.mapping);
   // It is being read.
   EXPECT_EQ(StateOf(image), HEAPTAP_FILE_LOADED);
   EXPECT_EQ(TableOf(image), before);

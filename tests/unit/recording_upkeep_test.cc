@@ -33,7 +33,8 @@ class UpkeepTest : public RecorderTest {
     options.map_sizes.tallies = kBound;
     Start(options);
     process_id_ = kernel_.Enter(child_.pid(), "child");
-    recorder_->Pump();
+    // A look that is under way would be late when the clock moves.
+    Settle();
     kernel_.on_step = [this](const std::string& step) {
       if (step != "VisitTallies") return;
       readings_++;
@@ -140,9 +141,10 @@ TEST_F(UpkeepTest, LostMappingsAreReadAgain) {
   exec.time = bpf::SimulatedKernel::Now();
   exec.pid = child_.pid();
   kernel_.mappings = {exec};
-  recorder_->Pump();
+  Settle();
   kernel_.mappings_lost++;
   TickAfter(absl::Seconds(1));
+  Settle();
   kernel_.Exit(child_.pid(), "child");
   clock_.Advance(absl::Seconds(1));
   recorder_->Pump();

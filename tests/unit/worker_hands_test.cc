@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/unit/support/child.h"
 #include "tests/unit/support/fake_clock.h"
 #include "tests/unit/support/own_hands.h"
 #include "userspace/process/maps.h"
@@ -20,7 +22,7 @@ namespace {
 constexpr absl::Duration kPatience = absl::Minutes(1);
 
 TEST(Hands, SeeWhatThisProcessSees) {
-  Hands hands({}, kPatience);
+  Hands hands({}, {.patience = kPatience});
   const auto expected = process::ReadExecutableMappings(getpid());
   const auto given = hands.ReadExecutableMappings(getpid());
   ASSERT_TRUE(given.ok()) << given.status();
@@ -36,7 +38,7 @@ TEST(Hands, SeeWhatThisProcessSees) {
 }
 
 TEST(Hands, FactsAndThreads) {
-  Hands hands({}, kPatience);
+  Hands hands({}, {.patience = kPatience});
   const auto facts = hands.Facts(getpid());
   ASSERT_TRUE(facts.ok()) << facts.status();
   EXPECT_EQ(facts->command, process::NameOf(getpid()));
@@ -50,14 +52,14 @@ TEST(Hands, FactsAndThreads) {
 }
 
 TEST(Hands, ProcessThatIsNotThere) {
-  Hands hands({}, kPatience);
+  Hands hands({}, {.patience = kPatience});
   EXPECT_TRUE(absl::IsNotFound(hands.ReadExecutableMappings(1 << 30).status()));
   EXPECT_TRUE(absl::IsNotFound(hands.Facts(1 << 30).status()));
   EXPECT_FALSE(hands.Version(1 << 30, {.start = 4096, .end = 8192, .inode = 1}).ok());
 }
 
 TEST(Hands, AControlBlockIsReadOnlyOfTheRightProcess) {
-  Hands hands({}, kPatience);
+  Hands hands({}, {.patience = kPatience});
   heaptap_control control = {};
   control.magic = HEAPTAP_CONTROL_MAGIC;
   control.version = HEAPTAP_CONTROL_VERSION;
@@ -79,35 +81,79 @@ TEST(Hands, AControlBlockIsReadOnlyOfTheRightProcess) {
 }
 
 // Stopped hands stand for hands that wait in the kernel.
-TEST(Hands, LateOnesAreReplacedAndTheProcessRests) {
-  FakeClock clock;
+class LateHandsTest : public ::testing::Test {
+ protected:
+  // A call that ends with the hands' patience.
+  absl::Status BeLate(Hands& hands, absl::Duration patience) {
+    for (const pid_t pid : OwnHands()) kill(pid, SIGSTOP);
+    std::thread time([&] {
+      constexpr absl::Duration kRest = absl::Milliseconds(1);
+      clock_.AwaitWaiter(patience);
+      clock_.Advance(patience - kRest);
+      clock_.AwaitWaiter(kRest);
+      clock_.Advance(kRest);
+    });
+    absl::Status late = hands.ReadExecutableMappings(getpid()).status();
+    time.join();
+    return late;
+  }
+
+  FakeClock clock_;
+};
+
+TEST_F(LateHandsTest, AreReplacedAndTheProcessRests) {
   Hands hands;
   ASSERT_TRUE(hands.ReadExecutableMappings(getpid()).ok());
-  for (const pid_t pid : OwnHands()) kill(pid, SIGSTOP);
-  std::thread time([&] {
-    constexpr absl::Duration kRest = absl::Milliseconds(1);
-    clock.AwaitWaiter(Hands::kPatience);
-    clock.Advance(Hands::kPatience - kRest);
-    clock.AwaitWaiter(kRest);
-    clock.Advance(kRest);
-  });
-  const absl::Status late = hands.ReadExecutableMappings(getpid()).status();
-  time.join();
+  const absl::Status late = BeLate(hands, Hands::kOfThread.patience);
   EXPECT_TRUE(absl::IsDeadlineExceeded(late)) << late;
   // Without waiting: the clock stands still, so a wait would never end.
   EXPECT_TRUE(absl::IsUnavailable(hands.ReadExecutableMappings(getpid()).status()));
-  clock.Advance(Hands::kRest);
+  clock_.Advance(Hands::kRest.first - absl::Nanoseconds(1));
   EXPECT_TRUE(absl::IsUnavailable(hands.ReadExecutableMappings(getpid()).status()));
-  // Another process is looked at, also of the same user: root's processes do not rest together.
-  if (getuid() == 0) {
-    EXPECT_TRUE(hands.ReadExecutableMappings(getppid()).ok());
-  }
-  clock.Advance(absl::Nanoseconds(1));
+  // Another process of the same user is looked at.
+  EXPECT_TRUE(hands.ReadExecutableMappings(getppid()).ok());
+  clock_.Advance(absl::Nanoseconds(1));
   EXPECT_TRUE(hands.ReadExecutableMappings(getpid()).ok());
 }
 
+TEST_F(LateHandsTest, WhoIsLateAgainRestsLonger) {
+  Hands hands;
+  ASSERT_TRUE(hands.ReadExecutableMappings(getpid()).ok());
+  for (absl::Duration rest = Hands::kRest.first; rest <= 4 * Hands::kRest.first; rest *= 2) {
+    EXPECT_TRUE(absl::IsDeadlineExceeded(BeLate(hands, Hands::kOfThread.patience)));
+    clock_.Advance(rest - absl::Nanoseconds(1));
+    EXPECT_TRUE(absl::IsUnavailable(hands.ReadExecutableMappings(getpid()).status())) << rest;
+    clock_.Advance(absl::Nanoseconds(1));
+    // The new hands have to start.
+    ASSERT_TRUE(hands.ReadExecutableMappings(getppid()).ok());
+  }
+}
+
+// Each user has an account, which pays also for waits that end in time.
+TEST_F(LateHandsTest, AUserPaysForAllWaits) {
+  if (getuid() != 0) GTEST_SKIP() << "needs a process of another user";
+  const Child child([] { return setuid(1234) == 0 && prctl(PR_SET_DUMPABLE, 1) == 0; });
+  constexpr HandsBounds kBounds = {.patience = absl::Seconds(1), .share = 0.1, .burst = absl::Milliseconds(20)};
+  Hands hands({}, kBounds);
+  const heaptap_control control = {};
+  const ControlOrder read = {.address = reinterpret_cast<uint64_t>(&control)};
+  // The time passes while the hands ask whether the process is the right one.
+  const auto wait = [&](absl::Duration wait) {
+    return hands.Control(child.pid(), read, [this, wait] {
+      clock_.Advance(wait);
+      return false;
+    });
+  };
+  EXPECT_TRUE(absl::IsNotFound(wait(kBounds.burst / 2).status()));
+  EXPECT_TRUE(absl::IsNotFound(wait(kBounds.burst).status()));
+  EXPECT_TRUE(absl::IsUnavailable(hands.Facts(child.pid()).status()));
+  EXPECT_TRUE(hands.Facts(getpid()).ok()) << "root has no account";
+  clock_.Advance(kBounds.burst * 5 + absl::Nanoseconds(10));
+  EXPECT_TRUE(hands.Facts(child.pid()).ok()) << "a tenth of the time comes back";
+}
+
 TEST(Hands, KilledOnesAreReplaced) {
-  Hands hands({}, kPatience);
+  Hands hands({}, {.patience = kPatience});
   for (int round = 0; round < 3; round++) {
     ASSERT_TRUE(hands.ReadExecutableMappings(getpid()).ok());
     for (const pid_t pid : OwnHands()) kill(pid, SIGKILL);

@@ -75,7 +75,7 @@ Daemon::~Daemon() {
 }
 
 absl::Duration Daemon::patience() const {
-  if (recorder_->everyone().IsFolding()) return absl::ZeroDuration();
+  if (recorder_->HasMore()) return absl::ZeroDuration();
   return waiting_.empty() ? recording::Recorder::kPumpInterval : kAskAgain;
 }
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -73,6 +74,12 @@ bool AskThreads(pid_t pid, absl::FunctionRef<bool(pid_t thread)> ask) {
 }
 
 bool HasMainThread(pid_t pid) { return !HasEnded(ReadShortFile(ThreadFile(pid, "stat"))); }
+
+std::optional<uid_t> UserOf(pid_t pid) {
+  struct stat status;
+  if (stat(ThreadFile(pid, ".").c_str(), &status) != 0) return std::nullopt;
+  return status.st_uid;
+}
 
 base::FileDescriptor OpenProcFile(pid_t pid, absl::string_view name, int flags) {
   base::FileDescriptor file;

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 
 #include "absl/functional/function_ref.h"
@@ -27,6 +28,10 @@ bool AskThreads(pid_t pid, absl::FunctionRef<bool(pid_t thread)> ask);
 // False: it has ended. To the kernel, the memory of a process is that of its main thread in some places, so that probes
 // of one process reach none without a main thread.
 bool HasMainThread(pid_t pid);
+
+// The user whose processes may look at this one; none: the process has ended. Waits for nothing, because the kernel
+// takes no lock of the process for this.
+std::optional<uid_t> UserOf(pid_t pid);
 
 // Opens a file that shows the process, with `flags` of open(2). Invalid: errno is that of open(2).
 base::FileDescriptor OpenProcFile(pid_t pid, absl::string_view name, int flags);

@@ -15,9 +15,6 @@ constexpr size_t kMaxKnown = 65536;
 constexpr worker::Limits kLimits = {.memory_bytes = 256 << 20, .answer_bytes = 1 << 20};
 
 AllocatorFiles::Allocator AllocatorOf(const worker::Answer& answer) {
-  if (answer.IsFault()) {
-    return absl::InvalidArgumentError(absl::StrCat("reading its probes failed: ", answer.status.message()));
-  }
   if (!answer.status.ok()) return answer.status;
   return worker::DecodeAllocator(answer.bytes);
 }
@@ -34,12 +31,19 @@ void AllocatorFiles::Read(const SeenFile& file, std::function<void(const Allocat
   auto& waiting = waiting_[version];
   waiting.push_back(std::move(done));
   if (waiting.size() > 1) return;
-  errands_.Start(file.user(), {.job = worker::Job::kAllocator, .file = file.file}, kLimits,
+  errands_.Start(file.payer(), file.user(), {.job = worker::Job::kAllocator, .file = file.file}, kLimits,
                  [this, version, open = file.open](const worker::Answer& answer) { HandleRead(version, answer); });
 }
 
 void AllocatorFiles::HandleRead(const worker::FileVersion& version, const worker::Answer& answer) {
   Allocator allocator = AllocatorOf(answer);
+  if (answer.IsFault()) {
+    const absl::Duration pause = retries_.Fail(version, base::Now());
+    allocator = absl::UnavailableError(absl::StrCat("reading its probes failed: ", answer.status.message(),
+                                                    "; trying again in ", absl::FormatDuration(pause)));
+  } else {
+    retries_.Succeed(version);
+  }
   if (allocator.ok() && allocator->version != version) allocator = absl::UnavailableError("the file is being written");
   if (known_.size() >= kMaxKnown) known_.clear();
   known_.insert_or_assign(version, allocator);
@@ -47,11 +51,15 @@ void AllocatorFiles::HandleRead(const worker::FileVersion& version, const worker
   for (const auto& done : waiting.mapped()) done(allocator);
 }
 
-void AllocatorFiles::ForgetFailures() {
-  std::erase_if(known_, [](const auto& entry) {
-    const Allocator& allocator = entry.second;
-    return !allocator.ok() && !absl::IsInvalidArgument(allocator.status());
+std::vector<worker::FileVersion> AllocatorFiles::ForgetFailures(base::Instant now) {
+  std::vector<worker::FileVersion> due;
+  std::erase_if(known_, [&](const auto& entry) {
+    const auto& [version, allocator] = entry;
+    if (allocator.ok() || absl::IsInvalidArgument(allocator.status()) || !retries_.IsDue(version, now)) return false;
+    due.push_back(version);
+    return true;
   });
+  return due;
 }
 
 }  // namespace heaptap::recording

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "userspace/base/clock.h"
+#include "userspace/base/retries.h"
 #include "userspace/recording/seen_file.h"
 #include "userspace/worker/errands.h"
 #include "userspace/worker/file_version.h"
@@ -19,7 +21,8 @@ namespace heaptap::recording {
 
 class AllocatorFiles {
  public:
-  // InvalidArgument: unusable notes, or a file that stops its reader. Other codes: it could not be read.
+  // InvalidArgument: unusable notes. Other codes: it could not be read now. A file whose reader was late or died is
+  // read again after a pause, and after a longer one each time (base/retries.h).
   using Allocator = absl::StatusOr<worker::AllocatorOfFile>;
 
   // `errands` must outlive this object.
@@ -31,14 +34,15 @@ class AllocatorFiles {
   // Has the file read, if that is not under way. `done` is called once it is read.
   void Read(const SeenFile& file, std::function<void(const Allocator&)> done);
 
-  // Forgets files that could not be read, so that they are tried again.
-  void ForgetFailures();
+  // Forgets files that could not be read and are due again, and returns them.
+  std::vector<worker::FileVersion> ForgetFailures(base::Instant now);
 
  private:
   void HandleRead(const worker::FileVersion& version, const worker::Answer& answer);
 
   worker::Errands& errands_;
   std::map<worker::FileVersion, Allocator> known_;
+  base::Retries<worker::FileVersion> retries_{base::RetryPauses{}};
   std::map<worker::FileVersion, std::vector<std::function<void(const Allocator&)>>> waiting_;
 };
 

@@ -5,6 +5,7 @@
 #include <sys/sysmacros.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
@@ -23,15 +24,17 @@ namespace {
 constexpr size_t kMaxFilesSeen = 65536;
 
 // A bound, because any user can create any number of files with bad notes.
-constexpr size_t kMaxRefusalsReported = 100;
+constexpr size_t kMaxFilesReported = 100;
+
+// Of one file. Others are looked at when they map a file or hit a probe.
+constexpr size_t kMaxProcessesRefused = 1024;
 
 // How long an unmapped file stays busy (but see IdleFiles). Shorter times would hurt a program that is started again
 // and again, because the first samples through an unattached file are missed.
 constexpr absl::Duration kReleaseInterval = absl::Seconds(10);
 
-// For the search for processes that map a file, in each second: a user can have thousands of processes with thousands
-// of mappings.
-constexpr absl::Duration kSearchTime = absl::Milliseconds(50);
+// Processes that a search looks at at the same time.
+constexpr size_t kMaxSearched = 4;
 
 // For the files that tell a new rate. One that is later tells it later.
 constexpr absl::Duration kTellPatience = absl::Seconds(2);
@@ -50,6 +53,7 @@ dev_t RootDevice() {
 Allocators::Allocators(const Means& means, Options options)
     : books_(means.books),
       hands_(means.hands),
+      looks_(means.looks),
       errands_(means.errands),
       spaces_(means.spaces),
       options_(std::move(options)),
@@ -57,48 +61,52 @@ Allocators::Allocators(const Means& means, Options options)
       probe_files_(books_, errands_, means.pins, options_.ids),
       root_device_(RootDevice()) {}
 
-absl::StatusOr<SeenFile> Allocators::See(pid_t pid, const elf::Mapping& mapping) {
-  const absl::StatusOr<worker::MappedFile> seen = hands_.Look(books_.program(bpf::Program::kIdentify), pid, mapping);
-  if (!seen.ok()) return seen.status();
-  return ToSeenFile(*seen, pid, mapping);
+void Allocators::Inspect(pid_t pid, InspectDone done) {
+  looks_.Inspect(pid, [this, pid, done = std::move(done)](absl::StatusOr<worker::LookedAt> found) {
+    if (!found.ok()) return done(found.status());
+    done(Complete(pid, *std::move(found)));
+  });
 }
 
-absl::StatusOr<Inspection> Allocators::Inspect(pid_t pid) {
-  const absl::StatusOr<std::vector<elf::Mapping>> mappings = hands_.ReadExecutableMappings(pid);
-  if (absl::IsPermissionDenied(mappings.status())) return process::NoAccess(pid);
-  if (!mappings.ok()) return mappings.status();
+absl::StatusOr<Inspection> Allocators::InspectNow(pid_t pid) {
+  const auto result = std::make_shared<std::optional<absl::StatusOr<Inspection>>>();
+  Inspect(pid, [result](absl::StatusOr<Inspection> inspection) { *result = std::move(inspection); });
+  looks_.WaitUntil([result] { return result->has_value(); }, base::Now() + kFilesPatience);
+  if (result->has_value()) return std::move(**result);
+  return absl::UnavailableError(absl::StrCat("looking at process ", pid, " takes too long"));
+}
+
+Inspection Allocators::Complete(pid_t pid, worker::LookedAt found) {
   Inspection inspection;
-  if (const absl::StatusOr<process::Facts> facts = hands_.Facts(pid); facts.ok()) {
-    inspection.space.executable = facts->executable;
-  }
-  std::set<std::pair<uint32_t, uint64_t>> seen;  // device and inode
-  for (const elf::Mapping& mapping : *mappings) {
-    inspection.space.mappings.Add(mapping);
-    if (mapping.inode == 0 || !seen.insert({KernelDevice(mapping), mapping.inode}).second) continue;
-    absl::StatusOr<SeenFile> file = See(pid, mapping);
-    if (!file.ok()) continue;
-    const AllocatorFiles::Allocator* allocator = allocator_files_.Find(file->identity.version);
+  inspection.space.executable = found.facts.executable;
+  inspection.facts = std::move(found.facts);
+  for (const elf::Mapping& mapping : found.mappings) inspection.space.mappings.Add(mapping);
+  for (const worker::LookedAt::File& one : found.files) {
+    const elf::Mapping& mapping = found.mappings[one.mapping];
+    SeenFile file = ToSeenFile(one.file, pid, mapping);
+    const AllocatorFiles::Allocator* allocator = allocator_files_.Find(file.identity.version);
     if (allocator == nullptr) {
-      WaitForReader(pid, *file);
+      WaitForReader(pid, file);
       inspection.is_pending = true;
       continue;
     }
-    inspection.all.emplace_back(*file, mapping);
+    inspection.all.emplace_back(file, mapping);
     if (!allocator->ok()) {
+      if (!absl::IsInvalidArgument(allocator->status())) NoteRefused(file.identity.version, pid);
       if (!options_.is_system_wide) {
         base::Say(
             absl::StrCat(base::AsciiOnly(mapping.path), ": ", allocator->status().message(), "; this file is skipped"));
       }
       continue;
     }
-    if (!(*allocator)->probes.HasSamples() || !IsWanted(*file)) continue;
+    if (!(*allocator)->probes.HasSamples() || !IsWanted(file)) continue;
     if ((*allocator)->control.has_value()) {
       const absl::StatusOr<uint64_t> address = process::ControlAddress(*(*allocator)->control, mapping);
       // With several in a process, one takes samples; the block of another may be empty (sample.h).
       const bool has_other = inspection.control_address != 0 && IsControl(pid, inspection.control_address);
       if (address.ok() && !has_other) inspection.control_address = *address;
     }
-    inspection.files.push_back({*std::move(file), (*allocator)->probes});
+    inspection.files.push_back({std::move(file), (*allocator)->probes});
   }
   return inspection;
 }
@@ -113,7 +121,7 @@ void Allocators::WaitForReader(pid_t pid, const SeenFile& file) {
     const auto pending = pending_.find(pid);
     if (pending == pending_.end() || pending->second.erase(version) == 0 || !pending->second.empty()) return;
     pending_.erase(pending);
-    if (options_.is_system_wide) options_.on_read(pid);
+    if (options_.is_system_wide) options_.look_again(pid);
   });
 }
 
@@ -174,23 +182,56 @@ void Allocators::Look(const bpf::MappingEvent& event) {
   if (options_.only_kept) return;
   const FileShown key(KernelDevice(event.mapping), event.mapping.inode, event.mapping.generation);
   if (files_seen_.size() > kMaxFilesSeen) files_seen_.clear();
-  const auto [seen, is_new] = files_seen_.try_emplace(key);
-  if (!is_new) {
-    if (seen->second.has_value()) idle_.NoteUsed(*seen->second);
+  Seen& seen = files_seen_[key];
+  if (seen.is_known) {
+    if (seen.file.has_value()) idle_.NoteUsed(*seen.file);
     return;
   }
-  // A short-lived process may be gone; the next one that maps the file serves as well.
-  const absl::StatusOr<SeenFile> file = See(event.pid, event.mapping);
-  if (!file.ok()) {
-    files_seen_.erase(key);
+  const uid_t payer = looks_.PayerOf(event.pid);
+  // The look that another user pays for may take long.
+  if (seen.looking.contains(payer)) return;
+  if (!looks_.HasRoom(event.pid)) {
+    if (seen.looking.empty()) files_seen_.erase(key);
+    if (options_.is_system_wide) options_.look_again(event.pid);
     return;
   }
-  if (const AllocatorFiles::Allocator* known = allocator_files_.Find(file->identity.version); known != nullptr) {
-    return AttachSeen(*file, *known, key);
+  seen.looking.insert(payer);
+  looks_.Look(event.pid, event.mapping,
+              [this, key, payer, pid = event.pid, mapping = event.mapping](
+                  const absl::StatusOr<worker::MappedFile>& found) { HandleSeen(key, payer, pid, mapping, found); });
+}
+
+void Allocators::HandleSeen(const FileShown& key, uid_t payer, pid_t pid, const elf::Mapping& mapping,
+                            const absl::StatusOr<worker::MappedFile>& found) {
+  const auto seen = files_seen_.find(key);
+  if (seen != files_seen_.end()) seen->second.looking.erase(payer);
+  if (!found.ok()) {
+    // A short-lived process may be gone; the next one that maps the file serves as well.
+    if (seen != files_seen_.end() && !seen->second.is_known && seen->second.looking.empty()) files_seen_.erase(seen);
+    if (worker::MayPass(found.status()) && options_.is_system_wide) options_.look_again(pid);
+    return;
   }
-  allocator_files_.Read(*file, [this, file = *file, key](const AllocatorFiles::Allocator& allocator) {
-    AttachSeen(file, allocator, key);
-  });
+  files_seen_[key].is_known = true;
+  const SeenFile file = ToSeenFile(*found, pid, mapping);
+  if (const AllocatorFiles::Allocator* known = allocator_files_.Find(file.identity.version); known != nullptr) {
+    return AttachSeen(file, *known, key);
+  }
+  allocator_files_.Read(
+      file, [this, file, key](const AllocatorFiles::Allocator& allocator) { AttachSeen(file, allocator, key); });
+}
+
+void Allocators::NoteRefused(const worker::FileVersion& version, pid_t pid) {
+  std::set<pid_t>& processes = refused_[version];
+  if (processes.size() < kMaxProcessesRefused) processes.insert(pid);
+}
+
+void Allocators::ForgetFailures(base::Instant now) {
+  probe_files_.ForgetFailures();
+  for (const worker::FileVersion& version : allocator_files_.ForgetFailures(now)) {
+    const auto processes = refused_.extract(version);
+    if (processes.empty() || !options_.is_system_wide) continue;
+    for (const pid_t pid : processes.mapped()) options_.look_again(pid);
+  }
 }
 
 void Allocators::TellRate(std::optional<uint32_t> lg_sample) {
@@ -212,12 +253,13 @@ void Allocators::TellRate(std::optional<uint32_t> lg_sample) {
 void Allocators::AttachSeen(const SeenFile& file, const AllocatorFiles::Allocator& allocator, const FileShown& key) {
   if (!allocator.ok()) {
     const absl::Status& status = allocator.status();
+    if (!absl::IsInvalidArgument(status)) NoteRefused(file.identity.version, file.file.pid);
     return HandleRefused(absl::Status(status.code(), absl::StrCat(base::AsciiOnly(file.name), ": ", status.message())),
                          key);
   }
   if (!allocator->probes.HasSamples()) return;
   if (const auto seen = files_seen_.find(key); seen != files_seen_.end()) {
-    seen->second = file.identity.inode_address;
+    seen->second.file = file.identity.inode_address;
   }
   NoteAttached(file);
   if (probe_files_.IsWhole(file.identity.inode_address)) return NoteMapped(file);
@@ -231,17 +273,22 @@ void Allocators::AttachSeen(const SeenFile& file, const AllocatorFiles::Allocato
 void Allocators::HandleRefused(const absl::Status& status, const FileShown& key) {
   // The file may be fine, and the next process that maps it serves as well.
   if (!absl::IsInvalidArgument(status)) files_seen_.erase(key);
-  if (absl::IsNotFound(status) || ++files_refused_ > kMaxRefusalsReported) return;
-  base::Say(absl::StrCat(status.message(), "; this file is skipped",
-                         files_refused_ < kMaxRefusalsReported ? "" : ", and further ones without a message"));
+  if (absl::IsNotFound(status) || files_reported_.size() == kMaxFilesReported || !files_reported_.insert(key).second) {
+    return;
+  }
+  base::Say(absl::StrCat(
+      status.message(), absl::IsUnavailable(status) ? "" : "; this file is skipped",
+      files_reported_.size() < kMaxFilesReported ? "" : ", and from now on other files are skipped without a message"));
 }
 
 void Allocators::Release(base::Instant now) {
-  if (search_.has_value()) return Search();
+  if (search_.has_value()) {
+    std::ranges::move(std::exchange(search_->late, {}), std::back_inserter(search_->processes));
+    return Search();
+  }
   if (now - files_looked_at_ < kReleaseInterval || probe_files_.IsReleasing()) return;
   files_looked_at_ = now;
-  probe_files_.ForgetFailures();
-  allocator_files_.ForgetFailures();
+  ForgetFailures(now);
   std::set<ProbeFiles::File> unused = probe_files_.files();
   // An earlier collector may have attached others.
   if (options_.only_kept) {
@@ -259,7 +306,7 @@ void Allocators::Release(base::Instant now) {
   absl::StatusOr<std::vector<pid_t>> processes = process::ListProcesses();
   // A process that is missing there could map one of them.
   if (!processes.ok()) return;
-  search_ = {.unused = std::move(unused), .processes = *std::move(processes), .seen = {}};
+  search_ = {.unused = std::move(unused), .processes = *std::move(processes)};
   // From now on AttachSeen notes who maps one of them.
   files_seen_.clear();
   Search();
@@ -267,21 +314,19 @@ void Allocators::Release(base::Instant now) {
 
 // Looks at all processes: some are unknown here, and overlay file systems show a file under other numbers.
 void Allocators::Search() {
-  const base::Instant end = base::Now() + kSearchTime;
-  for (std::vector<pid_t>& left = search_->processes; !left.empty() && !search_->unused.empty();) {
-    if (base::Now() > end) return;
+  std::vector<pid_t>& left = search_->processes;
+  while (!left.empty() && !search_->unused.empty() && search_->under_way < kMaxSearched) {
     const pid_t pid = left.back();
     left.pop_back();
-    const absl::StatusOr<std::vector<elf::Mapping>> mappings = hands_.ReadExecutableMappings(pid);
-    if (!mappings.ok()) continue;
-    for (const elf::Mapping& mapping : *mappings) {
-      if (mapping.inode == 0 || search_->seen.contains({KernelDevice(mapping), mapping.inode})) continue;
-      const absl::StatusOr<SeenFile> file = See(pid, mapping);
-      if (!file.ok()) continue;
-      search_->seen.insert({KernelDevice(mapping), mapping.inode});
-      NoteMapped(*file);
+    if (!looks_.HasRoom(pid)) {
+      search_->late.push_back(pid);
+      continue;
     }
+    search_->under_way++;
+    looks_.Inspect(pid, [this, pid](const absl::StatusOr<worker::LookedAt>& found) { HandleSearched(pid, found); });
   }
+  const bool is_over = search_->unused.empty() || (left.empty() && search_->late.empty());
+  if (!is_over || search_->under_way != 0) return;
   const std::set<ProbeFiles::File> unused = std::move(search_->unused);
   search_.reset();
   if (unused.empty()) return;
@@ -289,6 +334,18 @@ void Allocators::Search() {
   for (const ProbeFiles::File file : unused) files_mapped_.erase(file);
   // The next process that maps one of them makes it attached again.
   files_seen_.clear();
+}
+
+void Allocators::HandleSearched(pid_t pid, const absl::StatusOr<worker::LookedAt>& found) {
+  search_->under_way--;
+  if (found.ok()) {
+    for (const worker::LookedAt::File& one : found->files) {
+      NoteMapped(ToSeenFile(one.file, pid, found->mappings[one.mapping]));
+    }
+  } else if (worker::MayPass(found.status())) {
+    search_->late.push_back(pid);
+  }
+  Search();
 }
 
 void Allocators::NoteAttached(const SeenFile& file) {

@@ -27,6 +27,7 @@
 #include "userspace/bpf/pins.h"
 #include "userspace/elf/mappings.h"
 #include "userspace/process/allocator_probes.h"
+#include "userspace/process/facts.h"
 #include "userspace/recording/address_spaces.h"
 #include "userspace/recording/allocator_files.h"
 #include "userspace/recording/idle_files.h"
@@ -34,11 +35,13 @@
 #include "userspace/recording/seen_file.h"
 #include "userspace/worker/errands.h"
 #include "userspace/worker/hands.h"
+#include "userspace/worker/looks.h"
 
 namespace heaptap::recording {
 
 // The files of a process, and what they have of an allocator.
 struct Inspection {
+  process::Facts facts = {};
   AddressSpace space = {};
   std::vector<std::pair<SeenFile, elf::Mapping>> all = {};
   struct Found {
@@ -56,6 +59,7 @@ class Allocators {
   struct Means {
     const bpf::Books& books;
     worker::Hands& hands;
+    worker::Looks& looks;
     worker::Errands& errands;
     const AddressSpaces& spaces;
     const bpf::Pins* pins = nullptr;  // as for ProbeFiles
@@ -65,23 +69,27 @@ class Allocators {
     bool follow = false;          // attach for every process that maps a file
     bool only_kept = false;       // attach to no other files than those of AttachFile
     base::SubordinateIds ids = {};
-    // System-wide: the files of the process that Inspect had to wait for have been read.
-    std::function<void(pid_t)> on_read = {};
+    // System-wide: the process is to be looked at (again). The files that Inspect had to wait for have been read, or a
+    // file of it can be looked at only later.
+    std::function<void(pid_t)> look_again = {};
     // The file has just got its probes, which the processes that mapped it before have missed.
     std::function<void(const elf::Mapping&)> on_attached = {};
   };
   Allocators(const Means& means, Options options);
 
-  // A file that a process has mapped.
-  absl::StatusOr<SeenFile> See(pid_t pid, const elf::Mapping& mapping);
-  // NotFound: no such process. PermissionDenied.
-  absl::StatusOr<Inspection> Inspect(pid_t pid);
+  // Looks at a process, if its user has room for a look (Looks). Errors: NotFound: no such process. PermissionDenied.
+  // Others may pass.
+  bool HasRoom(pid_t pid) const { return looks_.HasRoom(pid); }
+  using InspectDone = std::function<void(absl::StatusOr<Inspection>)>;
+  void Inspect(pid_t pid, InspectDone done);
+  // The same, and waits for it.
+  absl::StatusOr<Inspection> InspectNow(pid_t pid);
   // Waits until no file of this process, or of any process, is being read.
   void WaitFor(pid_t pid);
   void WaitForAll(absl::Duration patience);
   bool HasAttached(const Inspection& inspection) const;
 
-  // Looks at a file that any process has mapped.
+  // Looks at a file that any process has mapped, if it is new.
   void Look(const bpf::MappingEvent& event);
   // Attaches to a file, and keeps its probes while no process maps it. Waits. As AttachAllocator.
   absl::StatusOr<bool> AttachFile(const SeenFile& file);
@@ -99,6 +107,18 @@ class Allocators {
 
  private:
   using FileShown = std::tuple<uint32_t, uint64_t, uint32_t>;  // device, inode, generation
+  // A file that processes have mapped.
+  struct Seen {
+    bool is_known = false;                      // it was looked at
+    std::optional<ProbeFiles::File> file = {};  // with an allocator
+    std::set<uid_t> looking = {};               // users who pay for looks under way
+  };
+  Inspection Complete(pid_t pid, worker::LookedAt found);
+  void HandleSeen(const FileShown& key, uid_t payer, pid_t pid, const elf::Mapping& mapping,
+                  const absl::StatusOr<worker::MappedFile>& seen);
+  // The reading of the file is tried again later; then the process is looked at again.
+  void NoteRefused(const worker::FileVersion& version, pid_t pid);
+  void ForgetFailures(base::Instant now);
   void WaitForReader(pid_t pid, const SeenFile& file);
   // Whose calls the probes for one process must watch: those of every process where the children are recorded too, or
   // where the kernel would find none.
@@ -110,30 +130,34 @@ class Allocators {
   void AttachSeen(const SeenFile& file, const AllocatorFiles::Allocator& allocator, const FileShown& key);
   void HandleRefused(const absl::Status& status, const FileShown& key);
   void NoteAttached(const SeenFile& file);
-  // Goes on with `search_` for some time; at its end removes the probes of the files that no process maps.
+  // Goes on with `search_`; at its end removes the probes of the files that no process maps.
   void Search();
+  void HandleSearched(pid_t pid, const absl::StatusOr<worker::LookedAt>& found);
   void NoteMapped(const SeenFile& file);
 
   const bpf::Books& books_;
   worker::Hands& hands_;
+  worker::Looks& looks_;
   worker::Errands& errands_;
   const AddressSpaces& spaces_;
   const Options options_;
   AllocatorFiles allocator_files_;
   ProbeFiles probe_files_;
-  std::map<pid_t, std::set<worker::FileVersion>> pending_;           // processes, and their files that are being read
-  std::map<FileShown, std::optional<ProbeFiles::File>> files_seen_;  // files looked at; the number of allocators
-  size_t files_refused_ = 0;                                         // with unusable notes
-  std::map<ProbeFiles::File, SeenFile> files_kept_;                  // attached even while no process maps them
-  std::map<ProbeFiles::File, elf::Mapping> files_mapped_;            // a mapping of each, as last seen
-  const dev_t root_device_;                                          // of the root file system; 0: unknown
+  std::map<pid_t, std::set<worker::FileVersion>> pending_;  // processes, and their files that are being read
+  std::map<worker::FileVersion, std::set<pid_t>> refused_;  // files to be read again, and processes that map them
+  std::map<FileShown, Seen> files_seen_;
+  std::set<FileShown> files_reported_;                     // with a message
+  std::map<ProbeFiles::File, SeenFile> files_kept_;        // attached even while no process maps them
+  std::map<ProbeFiles::File, elf::Mapping> files_mapped_;  // a mapping of each, as last seen
+  const dev_t root_device_;                                // of the root file system; 0: unknown
   IdleFiles idle_;
   base::Instant files_looked_at_ = base::Instant::InfinitePast();
   // For processes that map one of some files.
   struct FileSearch {
-    std::set<ProbeFiles::File> unused;             // not found so far
-    std::vector<pid_t> processes;                  // still to be looked at
-    std::set<std::pair<uint32_t, uint64_t>> seen;  // device and inode of files looked at
+    std::set<ProbeFiles::File> unused;  // not found so far
+    std::vector<pid_t> processes;       // still to be looked at
+    std::vector<pid_t> late = {};       // to be looked at again
+    size_t under_way = 0;
   };
   std::optional<FileSearch> search_;
 };

@@ -23,18 +23,18 @@ bool Answers::HasRoom(uint64_t process_id, std::optional<uid_t> user) const {
   return of_process < kMaxRunningOfOne && (user == base::kRoot || of_user < kMaxRunningOfUser);
 }
 
-void Answers::Start(const Asker& asker, std::string answer, std::function<void(bool is_ok)> done) {
-  const auto running = running_.insert(running_.end(), {.process_id = asker.process_id, .user = asker.user});
-  errands_.Start(asker.user.value_or(base::kUnknownUser),
+void Answers::Start(Place place, pid_t pid, std::string answer, std::function<bool()> is_current,
+                    std::function<void(bool is_ok)> done) {
+  errands_.Start(place->user.value_or(base::kUnknownUser),
                  {.job = worker::Job::kAnswer,
-                  .file = {.pid = asker.pid},
+                  .file = {.pid = pid},
                   .question = std::move(answer),
-                  .confirm = asker.is_current},
+                  .confirm = std::move(is_current)},
                  {.time = limit_},
-                 [this, running, is_recorded = asker.process_id != kUnrecorded,
+                 [this, place, is_recorded = place->process_id != kUnrecorded,
                   done = std::move(done)](const worker::Answer& written) {
-                   const uint64_t process_id = running->process_id;
-                   running_.erase(running);
+                   const uint64_t process_id = place->process_id;
+                   running_.erase(place);
                    const bool is_ok = written.status.ok();
                    if (!is_ok && process_id != kUnrecorded) failures_[process_id]++;
                    if (!is_ok && is_recorded) {

@@ -26,7 +26,7 @@ class Answers {
   static constexpr absl::Duration kLimit = absl::Seconds(10);
   // Stands for every process that is not recorded. Failures of these answers are not counted.
   static constexpr uint64_t kUnrecorded = 0;
-  // Further requests stay unanswered.
+  // Further requests wait, as long as the process does.
   static constexpr size_t kMaxRunning = 32;
   // A process has one request at a time, but workers that have answered earlier ones may not have ended yet.
   static constexpr size_t kMaxRunningOfOne = 8;
@@ -39,15 +39,22 @@ class Answers {
   // Whether one more answer may be begun for this process of this user. None: the user is unknown.
   bool HasRoom(uint64_t process_id, std::optional<uid_t> user) const;
 
-  // Who waits for an answer. `is_current` is called from another thread: whether it is still the same program.
-  struct Asker {
-    pid_t pid = 0;
-    uint64_t process_id = kUnrecorded;  // of the books
-    std::optional<uid_t> user = {};     // who owns the process, if that is known
-    std::function<bool()> is_current = {};
+  // An answer that is being made or written.
+  struct Running {
+    uint64_t process_id;
+    std::optional<uid_t> user;
   };
-  // `answer`: worker::AnswerQuestion. REQUIRES: HasRoom. Prints errors; then calls `done`.
-  void Start(const Asker& asker, std::string answer, std::function<void(bool is_ok)> done);
+  using Place = std::list<Running>::iterator;
+  // REQUIRES: HasRoom.
+  Place Take(uint64_t process_id, std::optional<uid_t> user) {
+    return running_.insert(running_.end(), {.process_id = process_id, .user = user});
+  }
+  // There will be no answer.
+  void GiveBack(Place place) { running_.erase(place); }
+  // `answer`: worker::AnswerQuestion, for the request of `pid`. `is_current` is called from another thread: whether the
+  // process is still the same program. Prints errors; then calls `done`.
+  void Start(Place place, pid_t pid, std::string answer, std::function<bool()> is_current,
+             std::function<void(bool is_ok)> done);
 
   bool IsRunning(uint64_t process_id) const;
   // The failures of this process's answers no longer matter.
@@ -58,11 +65,6 @@ class Answers {
   void WaitForAll();
 
  private:
-  struct Running {
-    uint64_t process_id;
-    std::optional<uid_t> user;
-  };
-
   worker::Errands& errands_;
   const absl::Duration limit_;
   std::list<Running> running_;

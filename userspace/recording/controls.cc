@@ -62,21 +62,18 @@ void Controls::UseFound(Target& target, const heaptap_control& control, uint64_t
   Use(target, control, address);
 }
 
-void Controls::TakeFound(Target& target, uint64_t address) {
-  target.control_address = address;
+absl::Status Controls::TakeFound(Target& target, uint64_t address) {
+  const uint64_t before = std::exchange(target.control_address, address);
   const absl::StatusOr<heaptap_control> control = Order(target, worker::ControlVerb::kRead);
   if (control.ok()) {
     UseFound(target, *control, address);
   } else {
-    target.control_address = 0;
+    target.control_address = before;
   }
+  return control.status();
 }
 
 absl::StatusOr<heaptap_control> Controls::Order(Target& target, worker::ControlVerb verb, uint32_t argument) {
-  const auto failure = [&] {
-    return absl::UnavailableError(absl::StrCat("process ", target.pid, " does not give access to its memory"));
-  };
-  if (!target.reachable) return failure();
   const worker::ControlOrder order = {.verb = verb,
                                       .argument = argument,
                                       .follows = options_.follow,
@@ -87,19 +84,20 @@ absl::StatusOr<heaptap_control> Controls::Order(Target& target, worker::ControlV
   };
   absl::StatusOr<heaptap_control> control = do_it();
   if (MaySucceedAgain(control.status())) control = do_it();
-  if (!absl::IsDeadlineExceeded(control.status())) return control;
-  target.reachable = false;
-  base::Say(absl::StrCat(failure().message(), " within ", absl::FormatDuration(worker::Hands::kPatience),
-                         "; heaptap will not try again"));
-  return failure();
+  if (absl::IsDeadlineExceeded(control.status()) && !std::exchange(target.was_late, true)) {
+    Report(absl::StrCat(control.status().message(),
+                        ": its rate and its prof.active cannot be set until it does; heaptap tries again"));
+  }
+  return control;
 }
 
 void Controls::Write(Target& target) {
   if (target.control_address == 0) return;
   const absl::Status status = Order(target, worker::ControlVerb::kTake, target.CollectorRate()).status();
-  // A process that has ended needs no rate. That one gives no access was said.
-  const bool is_refused = !status.ok() && !absl::IsNotFound(status) && target.reachable;
-  if (is_refused && !target.is_unwritten) {
+  // A process that has ended needs no rate.
+  const bool is_refused = !status.ok() && !absl::IsNotFound(status);
+  // The next try may succeed.
+  if (is_refused && !worker::MayPass(status) && !target.is_unwritten) {
     Report(absl::StrCat("process ", target.pid, " (", target.name, ") cannot be told its rate and its collector: ",
                         status.message(), "; it keeps its own rate, and its own dumps may fail"));
   }
@@ -151,6 +149,8 @@ void Controls::ReadActive(Target& target) {
 void Controls::NoteOwner(Target& target) {
   if (target.ending.has_value()) return;
   const absl::StatusOr<process::Facts> facts = hands_.Facts(target.pid);
+  // The process was late, or its user has no time left: nothing is known about it now.
+  if (worker::MayPass(facts.status())) return;
   if (!processes_.IsCurrent(target.pid, target.process_id)) return;
   const std::optional<uid_t> owner = facts.ok() ? facts->owner : std::nullopt;
   const bool is_same = !target.owner_known || target.owner == owner;

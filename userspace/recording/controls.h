@@ -35,12 +35,12 @@ class Controls {
   // before its recording as a loss, unless its beginning was seen all the same.
   void UseFound(Target& target, const heaptap_control& control, uint64_t address);
   // The same, and reads the control block. Nothing happens if it cannot be read.
-  void TakeFound(Target& target, uint64_t address);
-  // Does something with the control block of a target, at the second try if the first one failed. Unavailable: the
-  // process made heaptap wait, now or earlier, or another process of its user did.
+  absl::Status TakeFound(Target& target, uint64_t address);
+  // Does something with the control block of a target, at the second try if the first one failed. Errors as those of
+  // Hands; that a process is late is said once.
   absl::StatusOr<heaptap_control> Order(Target& target, worker::ControlVerb verb, uint32_t argument = 0);
   // Writes the collector and the rate to the target's control block, if it has one. Says once for each target that this
-  // fails, and marks it (is_unwritten) until a later call succeeds.
+  // fails, unless the process is late, and marks it (is_unwritten) until a later call succeeds.
   void Write(Target& target);
   // Removes the collector and the rate from the target's control block, if it has one, or says that they stay there.
   void Release(Target& target);

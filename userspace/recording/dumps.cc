@@ -102,7 +102,7 @@ ProfileSubject Dumps::Subject(const Target& target) {
 }
 
 void Dumps::TakeFrees(const Target& target) {
-  if (target.ending.has_value() || !target.reachable) return;
+  if (target.ending.has_value()) return;
   const absl::StatusOr<heaptap_process> process = processes_.Read(target.pid);
   if (!process.ok() || process->identity.id != target.process_id || process->pending == 0) return;
   const absl::StatusOr<std::vector<heaptap_free>> frees = hands_.PendingFrees(

@@ -22,6 +22,11 @@ namespace {
 // within this time share one reading.
 constexpr absl::Duration kExitPause = absl::Milliseconds(100);
 
+// In one call of the recording's thread, which has other things to do: each end costs it some tens of microseconds. A
+// user can make thousands of processes end at once.
+constexpr size_t kMaxFoundAtOnce = 500;
+constexpr size_t kMaxClosedAtOnce = 500;
+
 bool IsFatal(const Ending& ending) { return !ending.is_known || (ending.status & 0x7f) != 0; }
 
 }  // namespace
@@ -57,9 +62,7 @@ void Endings::Handle(Target& target, Ending ending) {
   if (!target.started && states_ != nullptr) {
     // Perhaps the previous recorder knew the process.
     if (absl::StatusOr<TargetState> state = states_->Load(target.process_id); state.ok()) {
-      const Policy policy = target.policy;
-      target = std::move(state->target);
-      target.policy = policy;
+      targets_.Restore(target, std::move(state->target));
       ending.space = std::make_shared<AddressSpace>(std::move(state->space));
     }
   }
@@ -96,13 +99,18 @@ void Endings::CloseEnded(base::Instant now) {
   exits_handled_ = now;
   const auto closing = std::make_shared<std::vector<Closing>>();
   std::vector<const Target*> shown;
-  for (const uint64_t process_id : std::exchange(to_close_, {})) {
-    Target* target = targets_.Find(process_id);
-    if (target == nullptr) continue;
-    if (waits(process_id)) {
-      to_close_.insert(process_id);
+  for (auto next = to_close_.begin(); next != to_close_.end();) {
+    Target* const target = targets_.Find(*next);
+    if (target != nullptr && waits(*next)) {
+      ++next;
       continue;
     }
+    if (closing->size() == kMaxClosedAtOnce) {
+      exits_handled_ = base::Instant::InfinitePast();
+      break;
+    }
+    next = to_close_.erase(next);
+    if (target == nullptr) continue;
     closing->push_back(Plan(*target));
     if (recorder_options_.show_books) shown.push_back(target);
   }
@@ -235,9 +243,10 @@ void Endings::ForgetClosed() {
 void Endings::FindUnnoticed() {
   const uint64_t lost = books_.EventsLost();
   if (lost == events_lost_) return;
-  events_lost_ = lost;
   // Ends come first, because PIDs may have been reused.
-  FindUnnoticedEnds();
+  has_more_ = !FindUnnoticedEnds(kMaxFoundAtOnce);
+  if (has_more_) return;
+  events_lost_ = lost;
   absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = books_.processes().ReadAll();
   if (!processes.ok()) return Fail(processes.status());
   for (const auto& [process_id, recorded] : *processes) {
@@ -252,14 +261,23 @@ void Endings::FindUnnoticed() {
   }
 }
 
-void Endings::FindUnnoticedEnds() {
+void Endings::FindAllUnnoticedEnds() { FindUnnoticedEnds(SIZE_MAX); }
+
+bool Endings::FindUnnoticedEnds(size_t most) {
   absl::StatusOr<std::map<uint64_t, Unnoticed>> ended = books_.processes().ReadUnnoticed();
-  if (!ended.ok()) return Fail(ended.status());
+  if (!ended.ok()) {
+    Fail(ended.status());
+    return true;
+  }
   for (const auto& [process_id, process] : *ended) {
     if (IsClosed(process_id)) continue;
-    if (process.cause == Unnoticed::Cause::kReset) {
-      // A known target goes on with other books, and is replaced where those are found.
-      if (targets_.Find(process_id) == nullptr) Close(process_id);
+    if (const Target* const known = targets_.Find(process_id); known != nullptr && known->ending.has_value()) continue;
+    // After a reset a known target goes on with other books, and is replaced where those are found.
+    const bool is_reset = process.cause == Unnoticed::Cause::kReset;
+    if (is_reset && targets_.Find(process_id) != nullptr) continue;
+    if (most-- == 0) return false;
+    if (is_reset) {
+      Close(process_id);
       continue;
     }
     const Target* before = FindReset(process.tgid, *ended);
@@ -276,12 +294,13 @@ void Endings::FindUnnoticedEnds() {
             .time = base::WallNow(),
             .space = nullptr});
   }
+  return true;
 }
 
 const Target* Endings::FindReset(pid_t pid, const std::map<uint64_t, Unnoticed>& ended) const {
-  for (const auto& [process_id, target] : targets_) {
+  for (const uint64_t process_id : targets_.WithPid(pid)) {
     const auto end = ended.find(process_id);
-    if (target.pid == pid && end != ended.end() && end->second.cause == Unnoticed::Cause::kReset) return &target;
+    if (end != ended.end() && end->second.cause == Unnoticed::Cause::kReset) return targets_.Find(process_id);
   }
   return nullptr;
 }
@@ -331,8 +350,8 @@ void Endings::EndMissing(const std::map<uint64_t, bpf::RecordedProcess>& process
 
 void Endings::EndUnseen(Target& target) {
   // The mappings under this PID may belong to another process by now.
-  const bool is_used_again = std::any_of(targets_.begin(), targets_.end(), [&](const auto& entry) {
-    return &entry.second != &target && entry.second.pid == target.pid && !entry.second.ending.has_value();
+  const bool is_used_again = std::ranges::any_of(targets_.WithPid(target.pid), [&](uint64_t process_id) {
+    return process_id != target.process_id && !targets_.Find(process_id)->ending.has_value();
   });
   Handle(target, {.time = base::WallNow(), .space = is_used_again ? std::make_shared<AddressSpace>() : nullptr});
 }

@@ -61,11 +61,13 @@ class Endings {
   void EndUnseen(Target& target);
   // Ends targets that the kernel no longer knows.
   void EndMissing(const std::map<uint64_t, bpf::RecordedProcess>& processes);
-  // After lost events: finds the processes whose beginning or end was missed.
+  // After lost events: finds the processes whose beginning or end was missed, a bounded number in each call.
   void FindUnnoticed();
-  void FindUnnoticedEnds();
-  // Closes the books that an earlier recorder had not closed any more: before its other targets are known, and after.
-  // `pump` handles all events so far.
+  void FindAllUnnoticedEnds();
+  // Whether FindUnnoticed has left some for the next call.
+  bool HasMore() const { return has_more_; }
+  // Closes books that an earlier recorder left open. Call the first before the targets are taken over, the second
+  // after. `pump` handles all events so far.
   void ForgetClosedByPredecessor();
   void FinishOrphans(absl::FunctionRef<void()> pump);
 
@@ -92,6 +94,8 @@ class Endings {
  private:
   using Unnoticed = bpf::EndedBooks;
 
+  // At most `most`; false: there are more, for the next call.
+  bool FindUnnoticedEnds(size_t most);
   // The target of this PID whose books ended with a reset that no event has told; null: there is none.
   const Target* FindReset(pid_t pid, const std::map<uint64_t, Unnoticed>& ended) const;
   // What is done with the books of a target that has ended.
@@ -121,7 +125,8 @@ class Endings {
   std::set<uint64_t> closed_;     // process ids whose books are to be deleted
   std::set<uint64_t> forgotten_;  // those whose books are being deleted
   EndedList ended_;
-  uint64_t events_lost_ = 0;  // as of the last FindUnnoticed
+  uint64_t events_lost_ = 0;  // as of the last FindUnnoticed that found all
+  bool has_more_ = false;
   base::Instant exits_handled_ = base::Instant::InfinitePast();
   bool failed_ = false;
 };

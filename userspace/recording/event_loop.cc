@@ -71,6 +71,7 @@ EventLoop::EventLoop(const Means& means)
     : books_(means.books),
       mapping_events_(means.mapping_events),
       errands_(means.errands),
+      looks_(means.looks),
       targets_(means.targets),
       spaces_(means.spaces),
       controls_(means.controls),
@@ -89,7 +90,8 @@ void EventLoop::Fail(const absl::Status& status) {
 }
 
 std::vector<int> EventLoop::fds() const {
-  return {books_.events_fd(), books_.unwind().raw_stacks_fd(), errands_.fd(), background_.fd(), cleaning_.fd()};
+  return {books_.events_fd(), books_.unwind().raw_stacks_fd(), errands_.fd(), looks_.fd(), background_.fd(),
+          cleaning_.fd()};
 }
 
 void EventLoop::Pump() {
@@ -97,6 +99,7 @@ void EventLoop::Pump() {
   pumped_ = now;
   queries_.ForgetSummaries(now);
   errands_.HandleDone();
+  looks_.HandleDone();
   unwinding_.BeginBatch();
   // One Pump after they were closed: at a reset, an eBPF program may have been in the middle of an entry.
   endings_.ForgetClosed();
@@ -314,7 +317,7 @@ void EventLoop::HandleStart(Target& target, const heaptap_event& event) {
     everyone_->ForgetNewcomer(target.pid);
     everyone_->ApplyPolicy(target);
     // The process began before mappings were watched.
-    if (!spaces_.Hold(target.pid)) everyone_->Inspect(target);
+    if (!spaces_.Hold(target.pid)) everyone_->LookAgain(target.pid);
   }
   if (status.ok()) {
     if (target.policy.record) controls_.Use(target, control, event.argument);

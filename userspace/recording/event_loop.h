@@ -33,6 +33,7 @@
 #include "userspace/recording/target_table.h"
 #include "userspace/recording/unwinding.h"
 #include "userspace/worker/errands.h"
+#include "userspace/worker/looks.h"
 
 namespace heaptap::recording {
 
@@ -43,6 +44,7 @@ class EventLoop {
     bpf::Books& books;
     bpf::MappingEvents& mapping_events;
     worker::Errands& errands;
+    worker::Looks& looks;
     TargetTable& targets;
     AddressSpaces& spaces;
     Controls& controls;
@@ -109,6 +111,7 @@ class EventLoop {
   bpf::Books& books_;
   bpf::MappingEvents& mapping_events_;
   worker::Errands& errands_;
+  worker::Looks& looks_;
   TargetTable& targets_;
   AddressSpaces& spaces_;
   Controls& controls_;

@@ -29,6 +29,12 @@ constexpr absl::Duration kEndPatience = absl::Seconds(10);
 // The accounts of users do not matter yet.
 constexpr absl::Duration kFirstPatience = absl::Seconds(2);
 
+// Between two looks at all processes. Under a flood of mappings each would find that events were lost again.
+constexpr absl::Duration kRepairPause = absl::Seconds(2);
+
+// Of a process that an earlier recorder has left, until it is looked at.
+constexpr absl::string_view kUnknownName = "?";
+
 // What the books say now, and what has changed since the last time.
 void Measure(BookFigures& figures, const heaptap_process& process, base::Instant now) {
   const Reading reading = {.time = now,
@@ -49,6 +55,7 @@ void Measure(BookFigures& figures, const heaptap_process& process, base::Instant
 Everyone::Everyone(const Means& means, RecorderOptions& options, Calls calls)
     : books_(means.books),
       hands_(means.hands),
+      looks_(means.looks),
       errands_(means.errands),
       targets_(means.targets),
       spaces_(means.spaces),
@@ -64,14 +71,8 @@ Everyone::Everyone(const Means& means, RecorderOptions& options, Calls calls)
       record_running_(std::move(calls.record_running)),
       pump_(std::move(calls.pump)),
       rates_(targets_, controls_),
-      upkeep_({.books = books_,
-               .mapping_events = means.mapping_events,
-               .hands = hands_,
-               .targets = targets_,
-               .spaces = spaces_,
-               .dumps = dumps_,
-               .background = means.background}),
-      newcomers_(hands_, base::SubordinateIds::OfSystem()) {}
+      upkeep_(
+          {.books = books_, .hands = hands_, .targets = targets_, .dumps = dumps_, .background = means.background}) {}
 
 void Everyone::Fail(const absl::Status& status) {
   failed_ = true;
@@ -134,26 +135,22 @@ void Everyone::TakeOverBooks() {
   for (const auto& [process_id, recorded] : *processes) {
     if ((recorded.process.flags & HEAPTAP_PROCESS_IGNORED) != 0) continue;
     Target& target = targets_.Add(process_id, recorded.tgid, options_.policy);
-    const absl::StatusOr<process::Facts> facts = hands_.Facts(recorded.tgid);
-    target.name = facts.ok() ? base::AsciiOnly(facts->command) : "?";
+    target.name = std::string(kUnknownName);
     target.books.begun = base::Instant::FromNanoseconds(recorded.process.identity.start_time);
     target.books.since = base::ToWall(target.books.begun);
-    uint64_t known = 0;
     if (absl::StatusOr<TargetState> state = states_->Load(process_id); state.ok()) {
-      const Policy policy = target.policy;
       const base::Instant begun = target.books.begun;
-      target = std::move(state->target);
-      target.policy = policy;
+      targets_.Restore(target, std::move(state->target));
       target.books.begun = begun;
       target.books.is_saved = true;
-      spaces_.Keep(target.pid, std::move(state->space));  // in case it ends before Inspect
-      known = state->saved;
+      target.books.mappings_saved = base::Instant::FromNanoseconds(state->saved);
+      spaces_.Keep(target.pid, std::move(state->space));
     }
     if (target.started) ApplyPolicy(target);
-    Inspect(target, known);
+    newcomers_.Add(target.pid);
   }
   pump_();
-  endings_.FindUnnoticedEnds();
+  endings_.FindAllUnnoticedEnds();
   endings_.FinishOrphans(pump_);
   base::Say(
       absl::StrCat("took over a recording of ", targets_.size(), targets_.size() == 1 ? " process" : " processes"));
@@ -172,13 +169,25 @@ void Everyone::RecordRunningProcesses() {
   }
   shall_list_again_ = false;
   for (const pid_t pid : *pids) {
-    if (targets_.FindRunning(pid) == nullptr) TryToRecord(pid, false);
+    if (targets_.FindRunning(pid) == nullptr) newcomers_.Add(pid);
   }
 }
 
-void Everyone::TryToRecord(pid_t pid, bool is_second_look) {
-  const absl::Status status = record_running_(pid);
-  if (!status.ok() && !absl::IsNotFound(status) && !is_second_look) failed_looks_.insert(pid);
+void Everyone::TryToRecord(pid_t pid) {
+  record_running_(pid, [this, pid](const absl::Status& status) { HandleTried(pid, status); });
+}
+
+void Everyone::HandleTried(pid_t pid, const absl::Status& status) {
+  if (status.ok() || absl::IsNotFound(status)) {
+    looks_again_.Succeed(pid);
+    return;
+  }
+  looks_again_.Fail(pid, base::Now());
+  failed_looks_.insert(pid);
+}
+
+bool Everyone::HasFailedOnce() const {
+  return std::ranges::any_of(failed_looks_, [this](pid_t pid) { return looks_again_.failures(pid) == 1; });
 }
 
 void Everyone::HandleEnter(const heaptap_event& event) {
@@ -187,20 +196,24 @@ void Everyone::HandleEnter(const heaptap_event& event) {
   target.books.is_saved = false;
   newcomers_.Add(target.pid);
   // An earlier target with this PID must have ended.
-  for (auto& [process_id, before] : targets_) {
-    if (process_id != event.process_id && before.pid == target.pid && !before.ending.has_value())
-      endings_.EndUnseen(before);
+  for (const uint64_t process_id : targets_.WithPid(target.pid)) {
+    Target& before = *targets_.Find(process_id);
+    if (process_id != event.process_id && !before.ending.has_value()) endings_.EndUnseen(before);
   }
   spaces_.Hold(event.tgid);
 }
 
 void Everyone::InspectNewcomers() {
   for (const uint64_t process_id : std::exchange(ignored_, {})) endings_.Close(process_id);
-  newcomers_.Look([this](pid_t pid) { LookAt(pid); });
+  newcomers_.Look([this](pid_t pid) { return looks_.HasRoom(pid); }, [this](pid_t pid) { LookAt(pid); });
 }
 
 void Everyone::InspectFirst() {
-  newcomers_.LookAtAll([this](pid_t pid) { LookAt(pid); }, base::Now() + kFirstPatience);
+  const auto is_over = [this] {
+    InspectNewcomers();
+    return newcomers_.empty() && looks_.IsIdle();
+  };
+  looks_.WaitUntil(is_over, base::Now() + kFirstPatience);
 }
 
 void Everyone::SaveAllStates() {
@@ -212,29 +225,43 @@ void Everyone::InspectAll() {
   const auto look = [this](pid_t pid) {
     if (Target* const target = targets_.FindRunning(pid); target != nullptr) Inspect(*target);
   };
-  newcomers_.LookAtAll(look, base::Now() + kEndPatience);
+  const auto is_over = [&] {
+    newcomers_.Look([this](pid_t pid) { return looks_.HasRoom(pid); }, look);
+    return newcomers_.empty() && looks_.IsIdle();
+  };
+  looks_.WaitUntil(is_over, base::Now() + kEndPatience);
 }
 
-void Everyone::Inspect(Target& target) { Inspect(target, target.books.begun.nanoseconds()); }
+void Everyone::Inspect(const Target& target) {
+  // From now on its mapping events count.
+  if (spaces_.Find(target.pid) == nullptr) spaces_.Keep(target.pid, {});
+  allocators_.Inspect(target.pid, [this, id = target.process_id](absl::StatusOr<Inspection> inspection) {
+    HandleInspected(id, std::move(inspection));
+  });
+}
 
-void Everyone::Inspect(Target& target, uint64_t known) {
-  absl::StatusOr<Inspection> inspection = allocators_.Inspect(target.pid);
-  if (!inspection.ok() || inspection->is_pending) return;
+void Everyone::HandleInspected(uint64_t process_id, absl::StatusOr<Inspection> inspection) {
+  Target* const found = targets_.Find(process_id);
+  if (found == nullptr || found->ending.has_value()) return;
+  Target& target = *found;
+  if (!inspection.ok()) return HandleTried(target.pid, inspection.status());
+  if (inspection->is_pending) return;
   for (const auto& [file, mapping] : inspection->all) unwinding_.tables().PrepareMapped(file, mapping);
   if (!books_.processes().IsCurrent(target.pid, target.process_id)) return;
-  if (target.started) {
-    spaces_.Update(target.pid, inspection->space, known);
-  } else {
-    spaces_.Keep(target.pid, std::move(inspection->space));
-  }
+  if (target.name == kUnknownName) target.name = base::AsciiOnly(inspection->facts.command);
+  const base::Instant known = target.books.mappings_saved.value_or(target.books.begun);
+  spaces_.Update(target.pid, inspection->space, known.nanoseconds());
+  target.books.is_saved = false;
   if (!allocators_.HasAttached(*inspection)) return;
   if (!std::exchange(target.started, true)) {
     target.control_address = inspection->control_address;
     ApplyPolicy(target);
   }
+  absl::Status taken;
   if (target.policy.record && inspection->control_address != 0) {
-    controls_.TakeFound(target, inspection->control_address);
+    taken = controls_.TakeFound(target, inspection->control_address);
   }
+  HandleTried(target.pid, worker::MayPass(taken) ? taken : absl::OkStatus());
 }
 
 void Everyone::ApplyPolicy(Target& target) {
@@ -245,7 +272,13 @@ void Everyone::ApplyPolicy(Target& target) {
     facts.pid = target.pid;
     facts.command = target.name;  // all that is known if the process has ended
     if (rules->needs_facts()) {
-      if (absl::StatusOr<process::Facts> read = hands_.Facts(target.pid); read.ok()) facts = *std::move(read);
+      absl::StatusOr<process::Facts> read = hands_.Facts(target.pid);
+      if (worker::MayPass(read.status())) {
+        // The process was late, or its user has no time left.
+        target.is_unconfigured = true;
+        return;
+      }
+      if (read.ok()) facts = *std::move(read);
     }
     target.policy = rules->Find(facts);
   }
@@ -289,22 +322,27 @@ void Everyone::RecordIgnored() {
     if ((recorded.process.flags & HEAPTAP_PROCESS_IGNORED) == 0 || ignored_.contains(process_id)) continue;
     books_.processes().Untrack(recorded.tgid);
     // With new books, because the old ones lack what happened meanwhile.
-    TryToRecord(recorded.tgid, false);
+    newcomers_.Add(recorded.tgid);
   }
 }
 
 void Everyone::Tick(base::Instant now) {
   RefreshGroups();
   if (shall_list_again_) RecordRunningProcesses();
-  second_looks_ = std::exchange(failed_looks_, {});
-  for (const pid_t pid : second_looks_) newcomers_.Add(pid);
+  std::erase_if(failed_looks_, [&](pid_t pid) {
+    const bool is_due = looks_again_.IsDue(pid, now);
+    if (is_due) newcomers_.Add(pid);
+    return is_due;
+  });
   const absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = books_.processes().ReadAll();
   if (!processes.ok()) return Fail(processes.status());
   for (const auto& [process_id, recorded] : *processes) {
     Target* target = targets_.Find(process_id);
     if (target == nullptr) continue;
-    if (target->books.last.time == base::Instant::InfinitePast()) {
-      requests_.NoteOwner(*target);  // once more, when it has settled
+    const bool is_new = target->books.last.time == base::Instant::InfinitePast();
+    // Once more, when it has settled.
+    if (is_new || !target->owner_known) requests_.NoteOwner(*target);
+    if (is_new) {
       // Recorded since its exec or its parent's fork, but its allocator was attached after heaptap:start.
       if (!target->started) newcomers_.Add(target->pid);
     }
@@ -316,7 +354,7 @@ void Everyone::Tick(base::Instant now) {
     if (target.is_unconfigured) ApplyPolicy(target);
     if (target.is_unwritten && target.policy.record && !target.foreign) controls_.Write(target);
   }
-  upkeep_.RepairSpaces();
+  RepairSpaces(now);
   rates_.Keep(now, options_.system_wide->budget);
   for (auto& [process_id, target] : targets_) {
     if (!target.ending.has_value()) requests_.HandleDueTrigger(target, now);
@@ -330,14 +368,29 @@ void Everyone::Tick(base::Instant now) {
   }
   allocators_.Release(now);
   errands_.EndIdle(now);
+  looks_.EndIdle(now);
   dumps_.Prune(base::WallNow());
   upkeep_.FoldWhenFull(*processes, std::min(options_.map_sizes.tallies, options_.map_sizes.stacks), now);
+}
+
+// Any process can map files so fast that mapping events of all processes are lost.
+void Everyone::RepairSpaces(base::Instant now) {
+  const uint64_t lost = mapping_events_.lost();
+  if (lost == mappings_lost_ || now - repaired_ < kRepairPause) return;
+  mappings_lost_ = lost;
+  repaired_ = now;
+  spaces_.DropEnded();
+  for (const auto& [process_id, target] : targets_) {
+    if (!target.ending.has_value()) newcomers_.Add(target.pid);
+  }
+  // A process may have mapped an allocator that is not attached yet.
+  RecordRunningProcesses();
 }
 
 void Everyone::LookAt(pid_t pid) {
   Target* const target = targets_.FindRunning(pid);
   if (target == nullptr) {
-    TryToRecord(pid, second_looks_.contains(pid));
+    TryToRecord(pid);
   } else {
     Inspect(*target);
   }

@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "bpf/events.h"
 #include "userspace/base/clock.h"
+#include "userspace/base/retries.h"
 #include "userspace/bpf/books.h"
 #include "userspace/bpf/mapping_events.h"
 #include "userspace/elf/mappings.h"
@@ -37,6 +38,7 @@
 #include "userspace/recording/upkeep.h"
 #include "userspace/worker/errands.h"
 #include "userspace/worker/hands.h"
+#include "userspace/worker/looks.h"
 
 namespace heaptap::recording {
 
@@ -48,6 +50,7 @@ class Everyone {
     bpf::MappingEvents& mapping_events;
     process::ControlGroups& groups;
     worker::Hands& hands;
+    worker::Looks& looks;
     worker::Errands& errands;
     TargetTable& targets;
     AddressSpaces& spaces;
@@ -61,7 +64,8 @@ class Everyone {
   };
   // What only the recorder can do.
   struct Calls {
-    std::function<absl::Status(pid_t)> record_running;
+    // Recorder::RecordLater.
+    std::function<void(pid_t, std::function<void(const absl::Status&)> done)> record_running;
     std::function<void()> pump;
   };
   // `options` must outlive this object; SetRules changes them.
@@ -82,29 +86,21 @@ class Everyone {
   void HandleEnter(const heaptap_event& event);
   // The process has fired heaptap:start.
   void ForgetNewcomer(pid_t pid) { newcomers_.Forget(pid); }
-  // Looks at the processes that wait for it. To be called after each batch of events.
+  // Begins to look at the processes that wait for it. To be called after each batch of events.
   void InspectNewcomers();
   // Looks at the processes that are running when the recording begins, for a bounded time, and writes this collector
   // into their control blocks. A process that still names an earlier, dead collector gives up its next dump at once.
   void InspectFirst();
-  // No process waits for that.
-  bool IsSettled() const {
-    return newcomers_.empty() && ignored_.empty() && failed_looks_.empty() && !shall_list_again_;
-  }
+  // No process waits for that, except those whose looks have failed again and again.
+  bool IsSettled() const { return newcomers_.empty() && ignored_.empty() && !shall_list_again_ && !HasFailedOnce(); }
   // For a recorder that goes on with this recording.
   void SaveAllStates();
   // Looks at all targets that wait for it, before the recording ends: each has a control block to be restored.
   void InspectAll();
-  // The files of a process have been read (Allocators::Options::on_read).
+  // The process is to be looked at (Allocators::Options::look_again).
   void LookAgain(pid_t pid) { newcomers_.Add(pid); }
   // A file has just got its probes (Allocators::Options::on_attached).
   void RecordMapping(const elf::Mapping& file);
-  // Reads the mappings and the control block of a process that was running before it entered; its rules are found
-  // before it gets a rate. Changes nothing if the process is gone, has no attached allocator (yet), or if its files are
-  // being read: then LookAgain follows.
-  void Inspect(Target& target);
-  // `known`: when its mappings were known (nanoseconds, CLOCK_MONOTONIC).
-  void Inspect(Target& target, uint64_t known);
   // Sets the policy by the rules and configures the kernel. A process that is not to be recorded stays a target until
   // the next InspectNewcomers.
   void ApplyPolicy(Target& target);
@@ -129,16 +125,26 @@ class Everyone {
   // Follows control groups that were made again.
   void RefreshGroups();
   // Records a running process if it has a sampled allocator. If that fails, perhaps for want of descriptors or memory,
-  // the process gets a second look with the next Tick.
-  void TryToRecord(pid_t pid, bool is_second_look);
+  // the process is looked at again, with growing pauses.
+  void TryToRecord(pid_t pid);
+  void HandleTried(pid_t pid, const absl::Status& status);
+  bool HasFailedOnce() const;
+  // Has the mappings and the control block read of a process that was running before it entered; its rules are found
+  // before it gets a rate. Changes nothing if the process is gone, has no attached allocator (yet), or if its files are
+  // being read: then LookAgain follows.
+  void Inspect(const Target& target);
+  void HandleInspected(uint64_t process_id, absl::StatusOr<Inspection> inspection);
   // Records a running process, or completes what is known of a recorded one.
   void LookAt(pid_t pid);
   // Applies the current rules to the processes that an earlier rule ignored.
   void RecordIgnored();
+  // Looks at all processes again after mapping events were lost.
+  void RepairSpaces(base::Instant now);
   void Fail(const absl::Status& status);
 
   bpf::Books& books_;
   worker::Hands& hands_;
+  worker::Looks& looks_;
   worker::Errands& errands_;
   TargetTable& targets_;
   AddressSpaces& spaces_;
@@ -151,7 +157,7 @@ class Everyone {
   bpf::MappingEvents& mapping_events_;
   process::ControlGroups& groups_;
   RecorderOptions& options_;
-  const std::function<absl::Status(pid_t)> record_running_;
+  const std::function<void(pid_t, std::function<void(const absl::Status&)>)> record_running_;
   const std::function<void()> pump_;
   Rates rates_;
   Upkeep upkeep_;
@@ -159,8 +165,10 @@ class Everyone {
   Newcomers newcomers_;         // entered, but heaptap:start not seen; or their files have just been read or attached
   std::set<uint64_t> ignored_;  // process ids to close because a rule ignores a living process
   bool shall_list_again_ = false;
-  std::set<pid_t> failed_looks_;  // since the last Tick
-  std::set<pid_t> second_looks_;  // at processes whose first look failed before the last Tick
+  uint64_t mappings_lost_ = 0;  // as of the last RepairSpaces
+  base::Instant repaired_ = base::Instant::InfinitePast();
+  std::set<pid_t> failed_looks_;  // processes that will be looked at again
+  base::Retries<pid_t> looks_again_{{.first = absl::Seconds(1), .most = absl::Minutes(5)}};
   bool failed_ = false;
 };
 

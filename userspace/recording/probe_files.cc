@@ -116,7 +116,7 @@ void ProbeFiles::StartAttaching(const SeenFile& file, const process::AllocatorPr
   worker::Request request = MakeRequest(
       allocator, {.version = file.identity.version, .inode_address = inode, .pid = static_cast<int32_t>(pid)});
   request.file = file.file;
-  errands_.Start(file.user(), std::move(request), {.time = kAttachTime},
+  errands_.Start(file.payer(), file.user(), std::move(request), {.time = kAttachTime},
                  [this, inode, name = base::AsciiOnly(file.name), open = file.open](worker::Answer answer) {
                    HandleAttached(inode, name, std::move(answer));
                  });

@@ -241,9 +241,6 @@ absl::Status Queries::SetRate(const profile::ProcessRef& process, std::optional<
   if ((*target)->foreign) {
     return absl::FailedPreconditionError(absl::StrCat("another collector controls the rate of process ", process.pid));
   }
-  if (!(*target)->reachable) {
-    return absl::UnavailableError(absl::StrCat("process ", process.pid, " does not give access to its memory"));
-  }
   const std::optional<uint32_t> before = std::exchange((*target)->asked_lg_sample, lg_sample);
   // Use exactly this rate for now; the budget may raise it again later.
   const uint32_t raised_before = std::exchange((*target)->raised, 0);
@@ -272,6 +269,7 @@ profile::CollectorFigures Queries::Figures(std::vector<profile::ProcessSummary> 
     figures.losses[std::string(bpf::LossName(reason))] = losses[reason].events;
   }
   dumps_.AddFigures(figures);
+  figures.dump_errors += requests_.given_up();
   const bpf::KernelMemory memory = books_.Memory();
   figures.kernel_memory_bytes = memory.held;
   figures.kernel_memory_most_bytes = memory.most;

@@ -28,7 +28,7 @@ void Rates::Keep(base::Instant now, double budget) {
   std::vector<Cost> costs;
   for (auto& [process_id, target] : targets_) {
     // The rate of these processes cannot be set.
-    if (target.ending.has_value() || target.control_address == 0 || target.foreign || !target.reachable) continue;
+    if (target.ending.has_value() || target.control_address == 0 || target.foreign || target.is_unwritten) continue;
     targets.push_back(&target);
     costs.push_back({.share = target.books.cost, .raised = target.raised});
   }

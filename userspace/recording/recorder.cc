@@ -28,8 +28,8 @@ constexpr absl::Duration kStartPatience = absl::Seconds(10);
 // At the end of a recording, for unwind tables.
 constexpr absl::Duration kTablesPatience = absl::Seconds(20);
 
-// For a look at a process whose user is the one who waits.
-constexpr absl::Duration kHandsPatience = absl::Seconds(10);
+// For looks at processes whose user is the one who waits.
+constexpr worker::Hands::Bounds kOwnHands = {.patience = absl::Seconds(10)};
 
 // For the files of a process that a command attaches to.
 constexpr absl::Duration kMappedTablesPatience = absl::Seconds(60);
@@ -121,16 +121,19 @@ absl::StatusOr<std::unique_ptr<Recorder>> Recorder::Begin(const RecorderOptions&
 Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel kernel)
     : options_(options),
       pins_(std::move(kernel.pins)),
-      hands_(IdsFor(options_), options_.system_wide.has_value() ? worker::Hands::kPatience : kHandsPatience),
+      hands_(IdsFor(options_), options_.system_wide.has_value() ? worker::Hands::kOfRecording : kOwnHands),
       books_(std::move(kernel.books)),
       mapping_events_(std::move(kernel.mapping_events)),
       groups_(std::move(kernel.groups)),
       errands_(worker::Urgency::kForeground, IdsFor(options_)),
+      looks_(books_->program(bpf::Program::kIdentify), IdsFor(options_),
+             options_.system_wide.has_value() ? worker::Hands::kOfThread : kOwnHands),
       spaces_(ScopeFor(options_)),
       controls_(books_->processes(), hands_,
                 {.is_system_wide = options_.system_wide.has_value(), .follow = options_.follow}),
       allocators_({.books = *books_,
                    .hands = hands_,
+                   .looks = looks_,
                    .errands = errands_,
                    .spaces = spaces_,
                    .pins = pins_.has_value() ? &*pins_ : nullptr},
@@ -138,7 +141,7 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
                    .follow = options_.follow,
                    .only_kept = options_.system_wide.has_value() && options_.system_wide->only_libraries,
                    .ids = IdsFor(options_),
-                   .on_read = [this](pid_t pid) { everyone_->LookAgain(pid); },
+                   .look_again = [this](pid_t pid) { everyone_->LookAgain(pid); },
                    .on_attached =
                        [this](const elf::Mapping& mapping) {
                          everyone_.has_value() ? everyone_->RecordMapping(mapping) : TakeLate(mapping);
@@ -146,6 +149,7 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
       unwinding_({.maps = books_->unwind(),
                   .identify = books_->program(bpf::Program::kIdentify),
                   .hands = hands_,
+                  .looks = looks_,
                   .errands = errands_},
                  spaces_, options_.map_sizes.unwind_bytes,
                  [this](uint64_t process_id, uint32_t asked) {
@@ -193,6 +197,7 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
       loop_({.books = *books_,
              .mapping_events = *mapping_events_,
              .errands = errands_,
+             .looks = looks_,
              .targets = targets_,
              .spaces = spaces_,
              .controls = controls_,
@@ -209,23 +214,25 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
 
 absl::Status Recorder::StartSystemWide() {
   const SystemWide& system_wide = *options_.system_wide;
-  everyone_.emplace(Everyone::Means{.books = *books_,
-                                    .mapping_events = *mapping_events_,
-                                    .groups = groups_,
-                                    .hands = hands_,
-                                    .errands = errands_,
-                                    .targets = targets_,
-                                    .spaces = spaces_,
-                                    .controls = controls_,
-                                    .allocators = allocators_,
-                                    .unwinding = unwinding_,
-                                    .dumps = dumps_,
-                                    .requests = requests_,
-                                    .endings = endings_,
-                                    .background = background_},
-                    options_,
-                    Everyone::Calls{.record_running = [this](pid_t pid) { return RecordRunning(pid); },
-                                    .pump = [this] { loop_.Pump(); }});
+  everyone_.emplace(
+      Everyone::Means{.books = *books_,
+                      .mapping_events = *mapping_events_,
+                      .groups = groups_,
+                      .hands = hands_,
+                      .looks = looks_,
+                      .errands = errands_,
+                      .targets = targets_,
+                      .spaces = spaces_,
+                      .controls = controls_,
+                      .allocators = allocators_,
+                      .unwinding = unwinding_,
+                      .dumps = dumps_,
+                      .requests = requests_,
+                      .endings = endings_,
+                      .background = background_},
+      options_,
+      Everyone::Calls{.record_running = [this](pid_t pid, Done done) { RecordLater(pid, std::move(done)); },
+                      .pump = [this] { loop_.Pump(); }});
   loop_.UseEveryone(&*everyone_);
   if (absl::Status status = dumps_.StartPruning(system_wide.retention); !status.ok()) return status;
   if (absl::Status status = endings_.KeepEndedIn(absl::StrCat(system_wide.state_folder, "/ended")); !status.ok()) {
@@ -265,18 +272,36 @@ absl::Status Recorder::RecordChild(pid_t pid) {
 absl::Status Recorder::RecordRunning(pid_t pid) {
   absl::StatusOr<base::FileDescriptor> pidfd = process::OpenPidfd(pid);
   if (!pidfd.ok()) return pidfd.status();
-  absl::StatusOr<Inspection> inspection = allocators_.Inspect(pid);
+  absl::StatusOr<Inspection> inspection = allocators_.InspectNow(pid);
   if (inspection.ok() && inspection->is_pending) {
-    if (options_.system_wide.has_value()) return absl::OkStatus();  // continues in Everyone::LookAgain
     allocators_.WaitFor(pid);
-    inspection = allocators_.Inspect(pid);
+    inspection = allocators_.InspectNow(pid);
   }
+  return Record(pid, pidfd->get(), std::move(inspection));
+}
+
+void Recorder::RecordLater(pid_t pid, Done done) {
+  absl::StatusOr<base::FileDescriptor> opened = process::OpenPidfd(pid);
+  if (!opened.ok()) return done(opened.status());
+  const auto pidfd = std::make_shared<const base::FileDescriptor>(*std::move(opened));
+  allocators_.Inspect(pid, [this, pid, pidfd, done = std::move(done)](absl::StatusOr<Inspection> inspection) {
+    if (inspection.ok() && inspection->is_pending) return done(absl::OkStatus());
+    // It may have entered meanwhile.
+    if (targets_.FindRunning(pid) != nullptr) {
+      everyone_->LookAgain(pid);
+      return done(absl::OkStatus());
+    }
+    done(Record(pid, pidfd->get(), std::move(inspection)));
+  });
+}
+
+absl::Status Recorder::Record(pid_t pid, int pidfd, absl::StatusOr<Inspection> inspection) {
   if (!inspection.ok()) return inspection.status();
-  const absl::StatusOr<process::Facts> facts = hands_.Facts(pid);
-  if (!groups_.empty() && !(facts.ok() && groups_.Contain(facts->unified_group))) {
+  const process::Facts& facts = inspection->facts;
+  if (!groups_.empty() && !groups_.Contain(facts.unified_group)) {
     return absl::NotFoundError(absl::StrCat("process ", pid, " is in none of the recording's control groups"));
   }
-  const std::string command = facts.ok() ? base::AsciiOnly(facts->command) : "?";
+  const std::string command = base::AsciiOnly(facts.command);
   const std::string name = absl::StrCat("process ", pid, " (", command, ")");
   if (inspection->files.empty()) {
     return absl::NotFoundError(absl::StrCat(
@@ -297,11 +322,14 @@ absl::Status Recorder::RecordRunning(pid_t pid) {
   absl::StatusOr<uint64_t> process_id = books_->processes().Track(pid, options_.follow, options_.policy.triggers);
   if (!process_id.ok()) return process_id.status();
   // If the process has ended, its PID may be reused, and nothing will remove the entry.
-  if (process::HasEnded(pidfd->get())) {
+  if (process::HasEnded(pidfd)) {
     books_->processes().Untrack(pid);
     return absl::NotFoundError(absl::StrCat("process ", pid, " has ended"));
   }
+  const bool was_unknown = spaces_.Find(pid) == nullptr;
   spaces_.Keep(pid, std::move(inspection->space));
+  // What it has mapped since the look was missed.
+  if (was_unknown && everyone_.has_value()) everyone_->LookAgain(pid);
   Target& target = targets_.Add(*process_id, pid, options_.policy);
   target.started = true;
   target.name = command;
@@ -325,10 +353,11 @@ void Recorder::TakeLate(const elf::Mapping& file) {
   for (const pid_t pid : spaces_.ProcessesMapping(file)) {
     Target* const target = targets_.FindRunning(pid);
     if (target == nullptr || target->started) continue;
-    const absl::StatusOr<Inspection> inspection = allocators_.Inspect(pid);
-    if (inspection.ok() && inspection->control_address != 0) {
-      controls_.TakeFound(*target, inspection->control_address);
-    }
+    allocators_.Inspect(pid, [this, id = target->process_id](const absl::StatusOr<Inspection>& inspection) {
+      Target* const now = targets_.Find(id);
+      if (now == nullptr || now->started || !inspection.ok() || inspection->control_address == 0) return;
+      controls_.TakeFound(*now, inspection->control_address).IgnoreError();
+    });
   }
 }
 
@@ -362,7 +391,8 @@ absl::StatusOr<bool> Recorder::AttachFile(const std::string& path) {
 
 bool Recorder::IsSettled() const {
   return (!everyone_.has_value() || everyone_->IsSettled()) && unwinding_.IsSettled() && !requests_.HasPostponed() &&
-         endings_.IsSettled() && errands_.IsIdle() && background_.size() == 0 && cleaning_.size() == 0;
+         endings_.IsSettled() && errands_.IsIdle() && looks_.IsIdle() && background_.size() == 0 &&
+         cleaning_.size() == 0;
 }
 
 void Recorder::DumpAll(heaptap_dump_kind kind) {
@@ -407,6 +437,7 @@ std::vector<Recorder::Survivor> Recorder::Finish() {
   Abandon();
   loop_.Pump();  // samples arrive until the probes are removed
   const auto is_settled = [this] {
+    looks_.HandleDone();
     unwinding_.HandleTablesRead();
     return !unwinding_.HasWaitingStacks();
   };

@@ -17,6 +17,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -52,6 +53,7 @@
 #include "userspace/recording/unwinding.h"
 #include "userspace/worker/errands.h"
 #include "userspace/worker/hands.h"
+#include "userspace/worker/looks.h"
 
 namespace heaptap::recording {
 
@@ -86,6 +88,10 @@ class Recorder {
   absl::Status AttachLibraries(const SystemWide& system_wide);
   // Records a running process. NotFound: no such process, or no sampled allocator in it.
   absl::Status RecordRunning(pid_t pid);
+  // The same without waiting, for a system-wide recording. `done` is called once; OkStatus also if files of the process
+  // are being read, and another look follows.
+  using Done = std::function<void(const absl::Status&)>;
+  void RecordLater(pid_t pid, Done done);
 
   // Readable when something must be handled at once.
   std::vector<int> fds() const { return loop_.fds(); }
@@ -95,6 +101,8 @@ class Recorder {
   base::Instant pumped() const { return loop_.pumped(); }
   // Handles everything that has happened since the last call.
   void Pump() { loop_.Pump(); }
+  // Whether the last Pump has left work for the next one, which is to follow at once.
+  bool HasMore() const { return endings_.HasMore() || (everyone_.has_value() && everyone_->IsFolding()); }
 
   // Whether nothing is left to do for what the last Pump has met: no newcomer, table, dump or closed book waits for
   // time, and nothing is done in the background. Another Pump may be needed to get there.
@@ -117,7 +125,7 @@ class Recorder {
   // Ends a system-wide recording without dumps: removes it from the kernel and restores control blocks.
   void End();
 
-  bool IsRecorded(pid_t pid) const { return targets_.Has(pid); }
+  bool IsRecorded(pid_t pid) const { return !targets_.WithPid(pid).empty(); }
   // Whether a dump or another task has failed (its error is already printed).
   bool failed() const {
     return failed_ || loop_.failed() || dumps_.failed() || requests_.failed() || endings_.failed() ||
@@ -146,6 +154,8 @@ class Recorder {
   static absl::StatusOr<std::unique_ptr<Recorder>> Begin(const RecorderOptions& options, DumpFolder folder,
                                                          Kernel kernel);
   absl::Status StartSystemWide();
+  // Records a process that was looked at.
+  absl::Status Record(pid_t pid, int pidfd, absl::StatusOr<Inspection> inspection);
   // Takes over the targets that mapped an allocator before it had its probes: another copy of the library than that of
   // the command.
   void TakeLate(const elf::Mapping& file);
@@ -154,11 +164,12 @@ class Recorder {
 
   RecorderOptions options_;
   std::optional<bpf::Pins> pins_;
-  worker::Hands hands_;
+  worker::Hands hands_;  // of the recording's thread
   std::unique_ptr<bpf::Books> books_;
   std::unique_ptr<bpf::MappingEvents> mapping_events_;
   process::ControlGroups groups_;
   worker::Errands errands_;
+  worker::Looks looks_;
   AddressSpaces spaces_;
   Controls controls_;
   Allocators allocators_;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
 #include "userspace/base/user_ids.h"
@@ -142,7 +143,14 @@ void Requests::Charge(const Target& target, absl::Duration used) {
 void Requests::HandlePostponed() {
   for (const auto& [process_id, event] : std::exchange(postponed_, {})) {
     Target* target = targets_.Find(process_id);
-    if (target != nullptr && !target->ending.has_value()) HandleDump(*target, event);
+    if (target == nullptr) continue;
+    if (target->ending.has_value()) {
+      // If it has waited in vain, that is said.
+      const bool has_given_up = base::Now() - base::Instant::FromNanoseconds(event.time) > Answers::kLimit;
+      if (has_given_up) Postpone(*target, event);
+    } else {
+      HandleDump(*target, event);
+    }
   }
 }
 
@@ -154,24 +162,35 @@ void Requests::HandleDump(Target& target, const heaptap_event& event) {
   // The other collector answers, unless it has ended.
   if (target.foreign) {
     const absl::StatusOr<heaptap_control> control = controls_.Order(target, worker::ControlVerb::kRead);
+    if (worker::MayPass(control.status())) return Postpone(target, event);
     if (!control.ok() || controls_.OtherCollector(*control) != 0) return;
     target.foreign = false;
     target.other_collector = 0;
     controls_.Write(target);
   }
   if (!books_.processes().IsCurrent(static_cast<pid_t>(event.tgid), target.process_id)) return;  // it has ended
-  // A process that asks too often gets no answer, and costs no profile.
-  if (!answers_.HasRoom(target.process_id, AccountOf(target))) return;
-  if (!HasTime(target) || !IsSettled(target) || dumps_.IsBusy()) {
-    postponed_[target.process_id] = event;
-    return;
-  }
-  const Question question = {.event = event, .request = asked};
+  // A process that asks too often waits, and costs no profile.
+  const bool has_room = answers_.HasRoom(target.process_id, AccountOf(target));
+  if (!has_room || !HasTime(target) || !IsSettled(target) || dumps_.IsBusy()) return Postpone(target, event);
+  const Question question = {
+      .event = event, .request = asked, .place = answers_.Take(target.process_id, AccountOf(target))};
   if (asked.kind != HEAPTAP_ASK_RECENT && asked.kind != HEAPTAP_ASK_LOG) return MakeDump(target, question);
   const base::Instant begin = base::Now();
   Reply records = MakeRecords(target, question);
   Charge(target, base::Now() - begin);
   Answer(target, question, std::move(records));
+}
+
+void Requests::Postpone(const Target& target, const heaptap_event& event) {
+  if (base::Now() - base::Instant::FromNanoseconds(event.time) <= Answers::kLimit) {
+    postponed_[target.process_id] = event;
+    return;
+  }
+  given_up_++;
+  failed_ = true;
+  base::Say(absl::StrCat("process ", target.pid, " (", target.name, ") waited ", absl::FormatDuration(Answers::kLimit),
+                         " for a dump that it had asked for, and got none: there was no time for it, because its user "
+                         "asks for too much at once"));
 }
 
 void Requests::Answer(const Target& target, const Question& question, Reply reply) {
@@ -183,35 +202,36 @@ void Requests::Answer(const Target& target, const Question& question, Reply repl
     const bool is_said = (question.request.argument & HEAPTAP_FINAL_PRINT_LEAKS) != 0;
     if (is_said && reply.has_contents) leak_report = dumps_.LeakReport(target, reply.leaks, "");
   }
-  // Others may have asked meanwhile.
-  if (!answers_.HasRoom(target.process_id, AccountOf(target))) return;
   // A child of vfork has its parent's books, under its own PID.
   const auto pid = static_cast<pid_t>(question.event.tgid);
-  answers_.Start({.pid = pid,
-                  .process_id = target.process_id,
-                  .user = AccountOf(target),
-                  .is_current = [processes = &books_.processes(), pid,
-                                 id = target.process_id] { return processes->IsCurrent(pid, id); }},
-                 std::move(reply.answer), [leak_report](bool is_ok) {
-                   for (const std::string& line : leak_report) {
-                     if (is_ok) base::SayPlain(line);
-                   }
-                 });
+  answers_.Start(
+      question.place, pid, std::move(reply.answer),
+      [processes = &books_.processes(), pid, id = target.process_id] { return processes->IsCurrent(pid, id); },
+      [leak_report](bool is_ok) {
+        for (const std::string& line : leak_report) {
+          if (is_ok) base::SayPlain(line);
+        }
+      });
   dumps_.SayLosses(reply.warnings);
 }
 
 // Probes are attached for every process, so requests of processes that others record arrive here too.
 void Requests::RefuseDump(const heaptap_event& event) {
   const auto pid = static_cast<pid_t>(event.tgid);
-  if (!answers_.HasRoom(Answers::kUnrecorded, std::nullopt)) return;
-  const absl::StatusOr<Inspection> inspection = allocators_.Inspect(pid);
-  if (!inspection.ok() || inspection->control_address == 0) return;
-  const absl::StatusOr<heaptap_control> control =
-      hands_.Control(pid, {.address = inspection->control_address}, [] { return true; });
-  if (!control.ok() || controls_.OtherCollector(*control) != 0) return;
-  // A courtesy answer: its failure is not reported.
-  answers_.Start({.pid = pid, .is_current = [] { return true; }},
-                 worker::AnswerQuestion({.address = event.argument, .error = ESRCH}, ""), [](bool) {});
+  if (!answers_.HasRoom(Answers::kUnrecorded, std::nullopt) || !allocators_.HasRoom(pid)) return;
+  allocators_.Inspect(pid, [this, pid, address = event.argument,
+                            place = answers_.Take(Answers::kUnrecorded, std::nullopt)](
+                               const absl::StatusOr<Inspection>& inspection) {
+    const bool is_of_other = !inspection.ok() || inspection->control_address == 0 || [&] {
+      const absl::StatusOr<heaptap_control> control =
+          hands_.Control(pid, {.address = inspection->control_address}, [] { return true; });
+      return !control.ok() || controls_.OtherCollector(*control) != 0;
+    }();
+    if (is_of_other) return answers_.GiveBack(place);
+    // A courtesy answer: its failure is not reported.
+    answers_.Start(
+        place, pid, worker::AnswerQuestion({.address = address, .error = ESRCH}, ""), [] { return true; }, [](bool) {});
+  });
 }
 
 }  // namespace heaptap::recording

@@ -51,7 +51,8 @@ class Requests {
   // System-wide: users have accounts, and nothing waits here.
   Requests(const Means& means, bool is_system_wide);
 
-  // A target has asked for a dump, or for its unwind tables.
+  // A target has asked for a dump, or for its unwind tables. A dump that cannot be made now is made later, unless the
+  // process has given up by then.
   void HandleDump(Target& target, const heaptap_event& event);
   // A process that is not recorded has asked for a dump.
   void RefuseDump(const heaptap_event& event);
@@ -63,6 +64,8 @@ class Requests {
   void HandlePostponed();
 
   bool HasPostponed() const { return !postponed_.empty(); }
+  // Requests that waited until their processes gave up.
+  uint64_t given_up() const { return given_up_; }
 
   Answers& answers() { return answers_; }
   bool failed() const { return failed_; }
@@ -80,10 +83,11 @@ class Requests {
   void Charge(const Target& target, absl::Duration used);
 
  private:
-  // What the process asked for, and by which event.
+  // What the process asked for, by which event, and the place of the answer.
   struct Question {
     heaptap_event event;
     heaptap_dump_request request;
+    Answers::Place place;
   };
   // What it gets.
   struct Reply {
@@ -98,6 +102,8 @@ class Requests {
   void MakeDump(const Target& target, const Question& question);
   // `target`: as it was when it asked.
   void Answer(const Target& target, const Question& question, Reply reply);
+  // Until HandlePostponed. Says so if the process no longer waits.
+  void Postpone(const Target& target, const heaptap_event& event);
   // Between these two, the background makes a profile that the user of the process pays for.
   std::optional<uid_t> BeginMaking(const Target& target);
   void EndMaking(const Target& target, std::optional<uid_t> user, absl::Duration used);
@@ -115,6 +121,7 @@ class Requests {
   std::optional<base::Accounts> accounts_;       // system-wide
   std::multiset<std::optional<uid_t>> making_;   // users for whom the background makes profiles
   std::map<uint64_t, heaptap_event> postponed_;  // requests, by process id
+  uint64_t given_up_ = 0;
   bool failed_ = false;
 };
 

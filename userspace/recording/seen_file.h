@@ -25,6 +25,11 @@ struct SeenFile {
   std::shared_ptr<const base::FileDescriptor> open = {};  // of `file`, if that is an open file
   std::string name = {};                                  // for messages; may hold any byte
 
+  // Who pays for reading it: the user whose process has mapped it; the owner, if the process has ended.
+  uid_t payer() const {
+    const bool has_ended = identity.process_user == base::kUnknownUser;
+    return has_ended && identity.owner != base::kRoot ? identity.owner : identity.process_user;
+  }
   // For whose files its readers work: a file may take over its reader, which must not see files of others then.
   uid_t user() const {
     const bool is_of_others = identity.owner != identity.process_user && identity.owner != 0;

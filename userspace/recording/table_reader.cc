@@ -17,9 +17,6 @@ constexpr size_t kMaxRead = 4096;
 uint64_t BytesOf(const unwind::FileTable& table) { return table.rows.size() * sizeof(heaptap_row); }
 
 absl::StatusOr<unwind::FileTable> RowsOf(const worker::Answer& answer) {
-  if (answer.IsFault()) {
-    return absl::InvalidArgumentError(absl::StrCat("reading it failed: ", answer.status.message()));
-  }
   if (!answer.status.ok()) return answer.status;
   absl::StatusOr<worker::TableOfFile> table = worker::DecodeTable(answer.bytes);
   if (!table.ok()) return table.status();
@@ -28,20 +25,25 @@ absl::StatusOr<unwind::FileTable> RowsOf(const worker::Answer& answer) {
 
 }  // namespace
 
+bool TableReader::IsVerdict(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) || absl::IsNotFound(status);
+}
+
 void TableReader::Read(const SeenFile& file) {
   const worker::FileVersion version = file.identity.version;
   if (read_.contains(version) || being_read_.contains(version)) return;
-  const worker::Errands::JobId id = errands_.Start(
-      file.user(), {.job = worker::Job::kTable, .file = file.file}, {.answer_bytes = worker::kMaxTableBytes},
-      [this, version, open = file.open](const worker::Answer& answer) { HandleRead(version, answer); });
-  being_read_.insert({version, {.user = file.user(), .id = id}});
+  const worker::Errands::JobId id =
+      errands_.Start(file.payer(), file.user(), {.job = worker::Job::kTable, .file = file.file},
+                     {.answer_bytes = worker::kMaxTableBytes},
+                     [this, version, open = file.open](const worker::Answer& answer) { HandleRead(version, answer); });
+  being_read_.insert({version, {.payer = file.payer(), .id = id}});
 }
 
 void TableReader::Hasten(const worker::FileVersion& version) {
   const auto job = being_read_.find(version);
   // Once: thousands of stacks may wait for one table.
   if (job == being_read_.end() || std::exchange(job->second.is_hastened, true)) return;
-  errands_.Hasten(job->second.user, job->second.id);
+  errands_.Hasten(job->second.payer, job->second.id);
 }
 
 const TableReader::Contents* TableReader::Find(const worker::FileVersion& version) const {
@@ -57,7 +59,15 @@ void TableReader::HandleRead(const worker::FileVersion& asked, const worker::Ans
     return done_({.asked = asked, .version = {}, .contents = {.table = identity.status()}});
   }
   const worker::IdentityOfFile known = identity.ok() ? *identity : worker::IdentityOfFile{.version = asked};
-  done_({.asked = asked, .version = known.version, .contents = Keep(known, RowsOf(answer))});
+  absl::StatusOr<unwind::FileTable> rows = RowsOf(answer);
+  if (!rows.ok() && !IsVerdict(rows.status())) {
+    const absl::Duration pause = retries_.Fail(known.version, base::Now());
+    rows = absl::UnavailableError(absl::StrCat("reading it failed: ", rows.status().message(), "; trying again in ",
+                                               absl::FormatDuration(pause)));
+  } else {
+    retries_.Succeed(known.version);
+  }
+  done_({.asked = asked, .version = known.version, .contents = Keep(known, std::move(rows))});
 }
 
 TableReader::Contents TableReader::Keep(const worker::IdentityOfFile& identity,
@@ -69,8 +79,8 @@ TableReader::Contents TableReader::Keep(const worker::IdentityOfFile& identity,
   } else if (!rows->rows.empty()) {
     table = Share(*std::move(rows));
   }
-  // Remembers an invalid file too, since parsing it may have taken long; other errors may be temporary.
-  if (!table.ok() && !absl::IsInvalidArgument(table.status()) && !absl::IsNotFound(table.status())) return contents;
+  // Remembers an invalid file too, since parsing it may have taken long.
+  if (!table.ok() && !IsVerdict(table.status())) return contents;
   if (read_.size() >= kMaxRead) read_.clear();
   read_.insert_or_assign(identity.version, contents);
   return contents;

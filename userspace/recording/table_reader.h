@@ -18,6 +18,8 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "userspace/base/clock.h"
+#include "userspace/base/retries.h"
 #include "userspace/recording/seen_file.h"
 #include "userspace/unwind/file_table.h"
 #include "userspace/worker/errands.h"
@@ -54,10 +56,15 @@ class TableReader {
   void Hasten(const worker::FileVersion& version);
   // The result for a version; null: it has not been read, or is forgotten.
   const Contents* Find(const worker::FileVersion& version) const;
+  // Whether an error of Contents::table is about the contents of the file. Others may pass.
+  static bool IsVerdict(const absl::Status& status);
+  // Whether a version whose reading failed may be read again.
+  bool IsDue(const worker::FileVersion& version, base::Instant now) const { return retries_.IsDue(version, now); }
   // An equal table that exists already, or else a new one. It must not outlive this object.
   SharedTable Share(unwind::FileTable rows);
 
   bool IsReading() const { return !being_read_.empty(); }
+  bool IsReading(const worker::FileVersion& version) const { return being_read_.contains(version); }
   // Files that have been read so far.
   uint64_t tables_read() const { return tables_read_; }
   // Bytes of all tables that exist.
@@ -75,13 +82,14 @@ class TableReader {
   uint64_t bytes_kept_ = 0;
   uint64_t tables_read_ = 0;
   struct Job {
-    uid_t user;
+    uid_t payer;
     worker::Errands::JobId id;
     bool is_hastened = false;
   };
   std::map<worker::FileVersion, Job> being_read_;
   std::multimap<uint64_t, std::weak_ptr<const unwind::FileTable>> by_content_;
   std::map<worker::FileVersion, Contents> read_;
+  base::Retries<worker::FileVersion> retries_{base::RetryPauses{}};
 };
 
 }  // namespace heaptap::recording

@@ -46,6 +46,8 @@ struct Reading {
 struct BookFigures {
   absl::Time since = {};     // beginning of the books
   base::Instant begun = {};  // as `since`, or earlier
+  // When its mappings were known, if an earlier recorder has saved them.
+  std::optional<base::Instant> mappings_saved = {};
   Reading last = {};
   double allocation_rate = 0;  // bytes per second
   double cost = 0;             // CPU time of its probes, as a share of one core
@@ -55,18 +57,18 @@ struct BookFigures {
 struct Target {
   uint64_t process_id = 0;
   pid_t pid = 0;
-  std::string name = {};           // its comm, printable
-  bool started = false;            // its allocator was seen
-  bool has_execed = false;         // its books began with an exec
-  bool was_found = false;          // its control block was found before it fired heaptap:start (Controls::UseFound)
-  bool own_final = false;          // it requested its own final dump, which has not failed
-  bool control_refused = false;    // its control block was invalid, and that was reported
-  bool has_lost_mappings = false;  // some of its mapping events may be lost
-  bool is_missing = false;         // the kernel's map had no entry for it at the last Tick
-  bool foreign = false;            // another collector controls it
-  bool is_unconfigured = false;    // the kernel had no memory to apply its policy, and that was reported
-  bool is_unwritten = false;       // its control block could not be written, and that was reported
-  pid_t other_collector = 0;       // the PID of that collector
+  std::string name = {};         // its comm, printable
+  bool started = false;          // its allocator was seen
+  bool has_execed = false;       // its books began with an exec
+  bool was_found = false;        // its control block was found before it fired heaptap:start (Controls::UseFound)
+  bool own_final = false;        // it requested its own final dump, which has not failed
+  bool control_refused = false;  // its control block was invalid, and that was reported
+  bool is_missing = false;       // the kernel's map had no entry for it at the last Tick
+  bool foreign = false;          // another collector controls it
+  bool is_unconfigured = false;  // the kernel had no memory to apply its policy, and that was reported
+  bool is_unwritten = false;     // its control block could not be written, and that was reported
+  bool was_late = false;         // its memory did not answer in time, and that was reported
+  pid_t other_collector = 0;     // the PID of that collector
   // The user who may look at it besides root, if every reading gave the same one.
   std::optional<uid_t> owner = {};
   bool owner_known = false;
@@ -76,7 +78,6 @@ struct Target {
   std::optional<bool> active = {};  // prof.active at the last reading
   // What its allocator is (process::AllocatorName) at the last reading; none: it has no control block.
   std::optional<std::string> allocator_name = {};
-  bool reachable = true;  // no access to its memory has reached the time limit
   uint64_t control_address = 0;
   profile::AddressRange allocator = {};
   uint32_t max_frames = UINT32_MAX;  // the process's own limit for a context

@@ -13,16 +13,20 @@ BookFigures NewBooks() { return {.since = base::WallNow(), .begun = base::Now()}
 
 }  // namespace
 
-Target& TargetTable::Add(uint64_t process_id, pid_t pid, const Policy& policy) {
-  auto [found, is_new] = targets_.try_emplace(process_id);
-  Target& target = found->second;
-  if (!is_new) return target;
+Target& TargetTable::Insert(uint64_t process_id, Target target) {
   target.process_id = process_id;
+  if (target.pid != 0) by_pid_[target.pid].push_back(process_id);
+  return targets_.insert_or_assign(process_id, std::move(target)).first->second;
+}
+
+Target& TargetTable::Add(uint64_t process_id, pid_t pid, const Policy& policy) {
+  if (Target* const known = Find(process_id); known != nullptr) return *known;
+  Target target;
   target.pid = pid;
   target.books = NewBooks();
   target.dumped = target.books.begun;
   target.policy = policy;
-  return target;
+  return Insert(process_id, std::move(target));
 }
 
 Target* TargetTable::Find(uint64_t process_id) {
@@ -31,22 +35,47 @@ Target* TargetTable::Find(uint64_t process_id) {
 }
 
 Target* TargetTable::FindRunning(pid_t pid) {
-  for (auto& [process_id, target] : targets_) {
-    if (target.pid == pid && !target.ending.has_value()) return &target;
+  const auto ids = by_pid_.find(pid);
+  if (ids == by_pid_.end()) return nullptr;
+  for (const uint64_t process_id : ids->second) {
+    if (Target& target = targets_.at(process_id); !target.ending.has_value()) return &target;
   }
   return nullptr;
 }
 
-bool TargetTable::Has(pid_t pid) const {
-  return std::ranges::any_of(targets_, [&](const auto& entry) { return entry.second.pid == pid; });
+std::vector<uint64_t> TargetTable::WithPid(pid_t pid) const {
+  const auto ids = by_pid_.find(pid);
+  return ids == by_pid_.end() ? std::vector<uint64_t>() : ids->second;
+}
+
+void TargetTable::Erase(uint64_t process_id) {
+  const auto target = targets_.find(process_id);
+  if (target == targets_.end()) return;
+  if (const auto ids = by_pid_.find(target->second.pid); ids != by_pid_.end()) {
+    std::erase(ids->second, process_id);
+    if (ids->second.empty()) by_pid_.erase(ids);
+  }
+  targets_.erase(target);
+}
+
+void TargetTable::Restore(Target& target, Target saved) {
+  saved.process_id = target.process_id;
+  saved.policy = target.policy;
+  if (target.pid != 0) saved.pid = target.pid;
+  if (target.pid != saved.pid) by_pid_[saved.pid].push_back(saved.process_id);
+  target = std::move(saved);
 }
 
 Target& TargetTable::Replace(uint64_t ended_id, uint64_t new_id) {
   Target target = std::move(targets_.at(ended_id));
-  target.process_id = new_id;
+  Erase(ended_id);
   target.books = NewBooks();
-  targets_.erase(ended_id);
-  return targets_.insert_or_assign(new_id, std::move(target)).first->second;
+  return Insert(new_id, std::move(target));
+}
+
+void TargetTable::clear() {
+  targets_.clear();
+  by_pid_.clear();
 }
 
 }  // namespace heaptap::recording

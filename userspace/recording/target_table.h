@@ -8,7 +8,10 @@
 
 #include <cstdint>
 #include <map>
+#include <utility>
+#include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "userspace/recording/policy.h"
 #include "userspace/recording/target.h"
 
@@ -23,9 +26,11 @@ class TargetTable {
   Target* Find(uint64_t process_id);
   // The target that runs under this PID now.
   Target* FindRunning(pid_t pid);
-  // Whether a target has this PID, also an ended one.
-  bool Has(pid_t pid) const;
-  void Erase(uint64_t process_id) { targets_.erase(process_id); }
+  // Process ids of the targets with this PID, also of ended ones.
+  std::vector<uint64_t> WithPid(pid_t pid) const;
+  void Erase(uint64_t process_id);
+  // Puts what an earlier recorder knew of the target in its place. Its policy stays.
+  void Restore(Target& target, Target saved);
   // The target goes on under another process id.
   Target& Replace(uint64_t ended_id, uint64_t new_id);
 
@@ -34,10 +39,13 @@ class TargetTable {
   auto end() { return targets_.end(); }
   auto upper_bound(uint64_t process_id) { return targets_.upper_bound(process_id); }
   size_t size() const { return targets_.size(); }
-  void clear() { targets_.clear(); }
+  void clear();
 
  private:
+  Target& Insert(uint64_t process_id, Target target);
+
   std::map<uint64_t, Target> targets_;
+  absl::flat_hash_map<pid_t, std::vector<uint64_t>> by_pid_;  // not of those whose PID is unknown (0)
 };
 
 }  // namespace heaptap::recording

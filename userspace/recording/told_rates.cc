@@ -97,7 +97,7 @@ void ToldRates::Tell(const SeenFile& file, const process::AllocatorProbes& alloc
       .descriptors = {books_.program(has_many_sites ? bpf::Program::kAny : bpf::Program::kThreadName),
                       books_.program(bpf::Program::kIdentify)}};
   request.file = file.file;
-  errands_.Start(file.user(), std::move(request), {.time = kTellTime},
+  errands_.Start(file.payer(), file.user(), std::move(request), {.time = kTellTime},
                  [this, inode, lg_sample = *wanted_, name = base::AsciiOnly(file.name), open = file.open,
                   done = std::move(done)](worker::Answer answer) {
                    HandleAttached(inode, lg_sample, name, std::move(answer));

@@ -7,11 +7,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/file_descriptor.h"
 #include "userspace/base/messages.h"
 #include "userspace/elf/file.h"
@@ -61,8 +63,8 @@ uint32_t KernelDevice(const elf::Mapping& mapping) { return mapping.device_major
 
 UnwindTables::UnwindTables(const Means& means, uint64_t budget, size_t max_files)
     : maps_(means.maps),
-      identify_(means.identify),
       hands_(means.hands),
+      looks_(means.looks),
       max_files_(max_files),
       reader_(means.errands, [this](const TableReader::Reading& reading) { HandleRead(reading); }),
       kernel_(means.maps, budget) {}
@@ -77,6 +79,18 @@ void UnwindTables::HandleRead(const TableReader::Reading& reading) {
     file.version = *reading.version;
     Settle(key, file, reading.contents);
   }
+}
+
+void UnwindTables::BeginBatch() {
+  looked_at_.clear();
+  if (failed_ == 0) return;
+  failed_ = 0;
+  const base::Instant now = base::Now();
+  ForgetFiles([&](const heaptap_file_key&, const File& file) {
+    const bool is_due = file.has_failed && reader_.IsDue(file.version, now);
+    failed_ += file.has_failed && !is_due ? 1 : 0;
+    return is_due;
+  });
 }
 
 bool UnwindTables::IsBeingRead(const elf::Mapping& mapping) const {
@@ -112,18 +126,105 @@ bool UnwindTables::WasRewritten(const heaptap_file_key& key, const File& file, p
   return false;
 }
 
-bool UnwindTables::Enter(const heaptap_file_key& key, pid_t pid, const elf::Mapping& mapping) {
+bool UnwindTables::Knows(const heaptap_file_key& key, pid_t pid, const elf::Mapping& mapping) {
   const auto known = files_.find(key);
-  if (known != files_.end() && !WasRewritten(key, known->second, pid, mapping)) {
-    const File& file = known->second;
-    if (!file.is_being_read && !kernel_.IsPlaced(key)) kernel_.Place(key, file.table);
-    return true;
-  }
-  const absl::StatusOr<worker::MappedFile> seen = hands_.Look(identify_, pid, mapping, &key);
-  if (!seen.ok()) return false;
-  NoteShownAs(mapping, key);
-  EnterFile(ToSeenFile(*seen, pid, mapping));
+  if (known == files_.end()) return false;
+  const File& file = known->second;
+  if (!file.lookers.empty() || WasRewritten(key, file, pid, mapping)) return false;
+  if (!file.is_being_read && !kernel_.IsPlaced(key)) kernel_.Place(key, file.table);
   return true;
+}
+
+// A user's look may take long, so others do not rely on it.
+UnwindTables::Looking UnwindTables::BeginLook(const heaptap_file_key& key, pid_t pid, const std::string& name) {
+  const uid_t payer = looks_.PayerOf(pid);
+  const auto known = files_.find(key);
+  if (known != files_.end() && known->second.lookers.contains(payer)) return Looking::kIsUnderWay;
+  if (!looks_.HasRoom(pid)) return Looking::kMustWait;
+  if (known == files_.end()) Forget();
+  kernel_.SetWanted(key);
+  File& file = files_[key];
+  if (file.name.empty()) file.name = name;
+  file.is_being_read = true;
+  file.lookers.insert(payer);
+  looks_under_way_++;
+  return Looking::kBegins;
+}
+
+void UnwindTables::Enter(const heaptap_file_key& key, pid_t pid, const elf::Mapping& mapping) {
+  if (Knows(key, pid, mapping) || BeginLook(key, pid, mapping.path) != Looking::kBegins) return;
+  const auto found = std::make_shared<Found>();
+  found->mapping = mapping;
+  looks_.Start(
+      pid,
+      [key, pid, found](worker::Hands& hands, int identify) {
+        found->file = hands.Look(identify, pid, found->mapping, &key);
+      },
+      [this, key, pid, payer = looks_.PayerOf(pid), found] { EndLook(key, payer, pid, *found); });
+}
+
+void UnwindTables::Find(const heaptap_file_key& key, pid_t pid, uint64_t address, std::vector<elf::Mapping> mappings,
+                        OnFound done) {
+  for (const elf::Mapping& mapping : mappings) {
+    if (Knows(key, pid, mapping)) return done(mapping);
+  }
+  switch (BeginLook(key, pid, mappings.empty() ? "" : mappings.front().path)) {
+    case Looking::kIsUnderWay:
+      return;
+    case Looking::kMustWait:
+      return maps_.RemoveFile(key);  // the next process that meets it asks again
+    case Looking::kBegins:
+      break;
+  }
+  const auto found = std::make_shared<Found>();
+  looks_.Start(
+      pid,
+      [key, pid, address, mappings = std::move(mappings), found](worker::Hands& hands, int identify) {
+        FindFor(hands, identify, key, pid, address, mappings, *found);
+      },
+      [this, key, pid, payer = looks_.PayerOf(pid), found, done = std::move(done)] {
+        EndLook(key, payer, pid, *found);
+        if (found->file.ok()) return done(found->mapping);
+        if (found->is_mapped) GiveUp(key, found->mapping);
+      });
+}
+
+void UnwindTables::FindFor(worker::Hands& hands, int identify, const heaptap_file_key& key, pid_t pid, uint64_t address,
+                           const std::vector<elf::Mapping>& mappings, Found& found) {
+  const auto is_it = [&](const elf::Mapping& mapping) {
+    if (address < mapping.start || mapping.end <= address) return false;
+    found.file = hands.Look(identify, pid, mapping, &key);
+    found.mapping = mapping;
+    return found.file.ok();
+  };
+  if (std::ranges::any_of(mappings, is_it)) return;
+  // The known mappings may be outdated: unmapping sends no event.
+  const absl::StatusOr<std::vector<elf::Mapping>> now = hands.ReadExecutableMappings(pid);
+  if (!now.ok() || std::ranges::any_of(*now, is_it)) return;
+  for (const elf::Mapping& mapping : *now) {
+    if (address < mapping.start || mapping.end <= address) continue;
+    found.mapping = mapping;
+    // If the process was late, the next one that meets the file asks again.
+    found.is_mapped = mapping.inode == key.inode && KernelDevice(mapping) == key.device &&
+                      !absl::IsDeadlineExceeded(found.file.status());
+  }
+}
+
+void UnwindTables::EndLook(const heaptap_file_key& key, uid_t payer, pid_t pid, const Found& found) {
+  looks_done_++;
+  looks_under_way_--;
+  const auto entry = files_.find(key);
+  if (entry != files_.end()) entry->second.lookers.erase(payer);
+  if (found.file.ok()) {
+    NoteShownAs(found.mapping, key);
+    // Perhaps another look has found it already.
+    const bool is_known = entry != files_.end() && entry->second.version == found.file->version;
+    if (!is_known) EnterFile(ToSeenFile(*found.file, pid, found.mapping));
+  } else if (entry != files_.end() && entry->second.lookers.empty() && !reader_.IsReading(entry->second.version)) {
+    // The next process that meets the file asks again.
+    kernel_.Remove(key);
+    files_.erase(entry);
+  }
 }
 
 void UnwindTables::GiveUp(const heaptap_file_key& key, const elf::Mapping& mapping) {
@@ -148,6 +249,8 @@ void UnwindTables::Settle(const heaptap_file_key& key, File& file, const TableRe
   const absl::StatusOr<SharedTable>& table = contents.table;
   file.is_being_read = false;
   file.build_id = contents.build_id;
+  file.has_failed = !table.ok() && !TableReader::IsVerdict(table.status());
+  failed_ += file.has_failed ? 1 : 0;
   if (table.ok()) {
     file.table = *table;
   } else if (!absl::IsNotFound(table.status()) && reported_.insert(key).second) {

@@ -15,6 +15,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
@@ -29,6 +30,7 @@
 #include "userspace/worker/errands.h"
 #include "userspace/worker/file_version.h"
 #include "userspace/worker/hands.h"
+#include "userspace/worker/looks.h"
 
 namespace heaptap::recording {
 
@@ -42,6 +44,7 @@ class UnwindTables {
     bpf::UnwindMaps& maps;
     int identify;  // descriptor of this program
     worker::Hands& hands;
+    worker::Looks& looks;
     worker::Errands& errands;
   };
   // `budget`: bytes of kernel memory. Beyond `max_files` files, unused ones are forgotten, because processes can create
@@ -63,22 +66,21 @@ class UnwindTables {
   bool IsBeingRead(const elf::Mapping& mapping) const;
   // To be called when a stack waits for the table of the mapped file. This table is read before the others of its user.
   void Hasten(const elf::Mapping& mapping);
-  // Whether the table of any file is being read.
-  bool IsReading() const { return reader_.IsReading(); }
-  // Tables read so far; a raw stack that waits for one may be finished when this changes.
-  uint64_t tables_read() const { return reader_.tables_read(); }
+  // Whether any file is being looked at, or its table is being read.
+  bool IsReading() const { return looks_under_way_ != 0 || reader_.IsReading(); }
+  // Tables read and files looked at so far; a raw stack that waits for one may be finished when this changes.
+  uint64_t tables_read() const { return reader_.tables_read() + looks_done_; }
 
-  // Enters the file that a process maps: a worker reads its table, which then goes into the kernel if there is room.
-  // Call it for each mapping event and for each HEAPTAP_EVENT_TABLE_WANTED. A known file costs a look-up and a stat,
-  // and is read again if it was rewritten. An unusable file is reported once and counts as having no table. False: the
-  // file cannot be opened, because the process is gone or maps something else by now.
-  bool Enter(const heaptap_file_key& key, pid_t pid, const elf::Mapping& mapping);
+  // Enters the file that a process maps: it is looked at, a worker reads its table, and the table goes into the kernel
+  // if there is room. Meanwhile the file is being read (IsBeingRead). Call it for each mapping event. A known file
+  // costs a look-up and a stat, and is read again if it was rewritten. An unusable file is reported once and counts as
+  // having no table.
+  void Enter(const heaptap_file_key& key, pid_t pid, const elf::Mapping& mapping);
+  // The same for each HEAPTAP_EVENT_TABLE_WANTED: a process has met the file at `address`. `mappings`: those that may
+  // hold it, as far as known. `done` gets the one that does.
+  using OnFound = std::function<void(const elf::Mapping& mapping)>;
+  void Find(const heaptap_file_key& key, pid_t pid, uint64_t address, std::vector<elf::Mapping> mappings, OnFound done);
   void EnterVdso();
-  // The file is mapped but cannot be opened: it counts as having no table.
-  void GiveUp(const heaptap_file_key& key, const elf::Mapping& mapping);
-  // The file cannot be opened because its process is gone or maps another file by now: the next process that meets it
-  // asks again.
-  void Refuse(const heaptap_file_key& key) { maps_.RemoveFile(key); }
 
   // The rule at an address in a mapping; 0 if there is none, or the file was not entered.
   uint32_t FindRule(const elf::Mapping& mapping, uint64_t address) const;
@@ -88,8 +90,9 @@ class UnwindTables {
   // Of the file that is mapped there; "": unknown, or it has none.
   std::string BuildIdOf(const elf::Mapping& mapping) const;
 
-  // To be called before each batch of mapping events: within a batch, a file is looked at once.
-  void BeginBatch() { looked_at_.clear(); }
+  // To be called before each batch of mapping events: within a batch, a file is looked at once. Files whose reading
+  // failed, and may succeed now, are read again when a process meets them.
+  void BeginBatch();
 
  private:
   struct File {
@@ -98,7 +101,26 @@ class UnwindTables {
     worker::FileVersion version;
     bool is_being_read = false;
     std::string build_id = {};
+    bool has_failed = false;  // its reading, which is tried again
+    // Users who pay for looks at it that are under way. It is being read meanwhile.
+    std::set<uid_t> lookers = {};
   };
+  // What a look for a wanted file has found.
+  struct Found {
+    absl::StatusOr<worker::MappedFile> file = absl::NotFoundError("no mapping of the file");
+    elf::Mapping mapping = {};
+    bool is_mapped = false;  // there, although it cannot be opened
+  };
+  // Whether the file is known, as it is now. Then its table goes into the kernel, if there is room.
+  bool Knows(const heaptap_file_key& key, pid_t pid, const elf::Mapping& mapping);
+  enum class Looking { kBegins, kIsUnderWay, kMustWait };
+  Looking BeginLook(const heaptap_file_key& key, pid_t pid, const std::string& name);
+  void EndLook(const heaptap_file_key& key, uid_t payer, pid_t pid, const Found& found);
+  static void FindFor(worker::Hands& hands, int identify, const heaptap_file_key& key, pid_t pid, uint64_t address,
+                      const std::vector<elf::Mapping>& mappings, Found& found);
+  // The file is mapped but cannot be opened: it counts as having no table.
+  void GiveUp(const heaptap_file_key& key, const elf::Mapping& mapping);
+
   // Whether the file has changed since it was entered.
   bool WasRewritten(const heaptap_file_key& key, const File& file, pid_t pid, const elf::Mapping& mapping);
 
@@ -115,15 +137,18 @@ class UnwindTables {
   void ForgetFiles(absl::FunctionRef<bool(const heaptap_file_key&, const File&)> is_forgotten);
 
   bpf::UnwindMaps& maps_;
-  const int identify_;
   worker::Hands& hands_;
+  worker::Looks& looks_;
   const size_t max_files_;
   TableReader reader_;
   KernelTables kernel_;
   std::map<heaptap_file_key, File, FileKeyLess> files_;
   // By device and inode in /proc/PID/maps, where they differ.
   std::map<std::pair<uint32_t, uint64_t>, heaptap_file_key> shown_as_;
-  std::set<heaptap_file_key, FileKeyLess> reported_;   // files with a message already printed
+  size_t failed_ = 0;                                 // files that may have failed
+  std::set<heaptap_file_key, FileKeyLess> reported_;  // files with a message already printed
+  uint64_t looks_done_ = 0;
+  size_t looks_under_way_ = 0;
   std::set<heaptap_file_key, FileKeyLess> looked_at_;  // files that had not changed, in this batch
 };
 

@@ -36,7 +36,8 @@ void Unwinding::BeginBatch() {
 
 void Unwinding::HandleMapping(const bpf::MappingEvent& event) {
   const heaptap_file_key key = {event.mapping.inode, KernelDevice(event.mapping), event.mapping.generation};
-  if (tables_.Enter(key, event.pid, event.mapping)) IdentifyFile(key, event.pid, event.mapping);
+  tables_.Enter(key, event.pid, event.mapping);
+  IdentifyFile(key, event.pid, event.mapping);
 }
 
 void Unwinding::IdentifyFile(const heaptap_file_key& key, pid_t pid, const elf::Mapping& mapping) {
@@ -61,30 +62,19 @@ void Unwinding::IdentifyFiles(pid_t pid) {
 void Unwinding::HandleTableWanted(const heaptap_event& event, const std::vector<bpf::MappingEvent>& news) {
   heaptap_file_key key;
   memcpy(&key, event.memory, sizeof(key));
-  const auto enter = [&](const elf::Mapping& mapping) {
-    if (mapping.start > event.argument || event.argument >= mapping.end) return false;
-    if (!tables_.Enter(key, event.tgid, mapping)) return false;
-    IdentifyFile(key, static_cast<pid_t>(event.tgid), mapping);
-    return true;
-  };
+  const auto pid = static_cast<pid_t>(event.tgid);
+  std::vector<elf::Mapping> mappings;
   for (const bpf::MappingEvent& mapped : news) {
-    if (mapped.kind == bpf::MappingEvent::kMap && mapped.pid == static_cast<pid_t>(event.tgid) && enter(mapped.mapping))
-      return;
-  }
-  const AddressSpace* space = spaces_.Find(event.tgid);
-  const elf::Mapping* known = space == nullptr ? nullptr : space->mappings.Find(event.argument);
-  if (known != nullptr && enter(*known)) return;
-  // The known mappings may be outdated: unmapping sends no event.
-  absl::StatusOr<std::vector<elf::Mapping>> mappings = hands_.ReadExecutableMappings(event.tgid);
-  if (mappings.ok() && std::any_of(mappings->begin(), mappings->end(), enter)) return;
-  if (mappings.ok()) {
-    for (const elf::Mapping& mapping : *mappings) {
-      const bool is_there = mapping.start <= event.argument && event.argument < mapping.end;
-      const bool is_it = mapping.inode == key.inode && KernelDevice(mapping) == key.device;
-      if (is_there && is_it) return tables_.GiveUp(key, mapping);
+    if (mapped.kind == bpf::MappingEvent::kMap && mapped.pid == pid && mapped.mapping.start <= event.argument &&
+        event.argument < mapped.mapping.end) {
+      mappings.push_back(mapped.mapping);
     }
   }
-  tables_.Refuse(key);
+  const AddressSpace* space = spaces_.Find(pid);
+  const elf::Mapping* known = space == nullptr ? nullptr : space->mappings.Find(event.argument);
+  if (known != nullptr) mappings.push_back(*known);
+  tables_.Find(key, pid, event.argument, std::move(mappings),
+               [this, key, pid](const elf::Mapping& mapping) { IdentifyFile(key, pid, mapping); });
 }
 
 void Unwinding::HandleQuestion(uint64_t process_id, pid_t pid, uint32_t asked) {

@@ -19,11 +19,8 @@ namespace {
 constexpr absl::Duration kSaveAfter = absl::Seconds(1);
 
 // Time for saving states, in each second, and at the end.
-constexpr absl::Duration kSaveTime = absl::Milliseconds(100);
+constexpr absl::Duration kSaveTime = absl::Milliseconds(20);
 constexpr absl::Duration kLastSaveTime = absl::Seconds(2);
-
-// Time for reading mappings again after lost mapping events, in each second.
-constexpr absl::Duration kRepairTime = absl::Milliseconds(100);
 
 // Time for folding, each time.
 constexpr absl::Duration kFoldTime = absl::Milliseconds(10);
@@ -73,39 +70,6 @@ absl::Status Upkeep::Save(TargetStates& states, base::Instant old, base::Instant
     if (base::Now() > end) break;
   }
   return absl::OkStatus();
-}
-
-// Any process can map files so fast that mapping events of all processes are lost.
-void Upkeep::RepairSpaces() {
-  if (const uint64_t lost = mapping_events_.lost(); lost != mappings_lost_) {
-    mappings_lost_ = lost;
-    for (auto& [process_id, target] : targets_) target.has_lost_mappings = true;
-    spaces_.DropEnded();
-  }
-  const base::Instant end = base::Now() + kRepairTime;
-  for (auto& [process_id, target] : targets_) {
-    if (!target.has_lost_mappings || target.ending.has_value()) continue;
-    target.has_lost_mappings = false;
-    const absl::StatusOr<std::vector<elf::Mapping>> mappings = hands_.ReadExecutableMappings(target.pid);
-    if (!mappings.ok() || !books_.processes().IsCurrent(target.pid, process_id)) continue;
-    if (spaces_.Find(target.pid) == nullptr) {
-      const absl::StatusOr<process::Facts> facts = hands_.Facts(target.pid);
-      spaces_.Keep(target.pid, {.mappings = {}, .executable = facts.ok() ? facts->executable : ""});
-    }
-    spaces_.Hold(target.pid);
-    for (const elf::Mapping& mapping : *mappings) {
-      bpf::MappingEvent event = {};
-      event.kind = bpf::MappingEvent::kMap;
-      event.time = base::Now().nanoseconds();
-      // When the lost events happened is not known.
-      event.since = target.books.begun.nanoseconds();
-      event.pid = target.pid;
-      event.mapping = mapping;
-      spaces_.Apply(event);
-    }
-    target.books.is_saved = false;
-    if (base::Now() > end) return;
-  }
 }
 
 void Upkeep::FoldWhenFull(const std::map<uint64_t, bpf::RecordedProcess>& processes, uint64_t bound,

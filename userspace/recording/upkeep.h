@@ -16,8 +16,6 @@
 #include "absl/time/time.h"
 #include "userspace/base/clock.h"
 #include "userspace/bpf/books.h"
-#include "userspace/bpf/mapping_events.h"
-#include "userspace/recording/address_spaces.h"
 #include "userspace/recording/background.h"
 #include "userspace/recording/dumps.h"
 #include "userspace/recording/target_state.h"
@@ -31,19 +29,15 @@ class Upkeep {
   // What it needs of others, which must outlive this object.
   struct Means {
     bpf::Books& books;
-    const bpf::MappingEvents& mapping_events;
     worker::Hands& hands;
     TargetTable& targets;
-    AddressSpaces& spaces;
     Dumps& dumps;
     Background& background;
   };
   explicit Upkeep(const Means& means)
       : books_(means.books),
-        mapping_events_(means.mapping_events),
         hands_(means.hands),
         targets_(means.targets),
-        spaces_(means.spaces),
         dumps_(means.dumps),
         background_(means.background) {}
 
@@ -51,7 +45,6 @@ class Upkeep {
   absl::Status SaveStates(TargetStates& states, base::Instant now);
   // Those of young processes too, for the recorder that comes next.
   absl::Status SaveAllStates(TargetStates& states);
-  void RepairSpaces();
   // Begins to add the tallies of ended threads up, when all processes together or one of them have many: `bound` of
   // all, or the limit of one. To be called every second. Reading all tallies takes some time, so that is done more
   // rarely if there is little to gain.
@@ -85,14 +78,11 @@ class Upkeep {
   void FoldThreads(Candidates& candidates, base::Instant end);
 
   bpf::Books& books_;
-  const bpf::MappingEvents& mapping_events_;
   worker::Hands& hands_;
   TargetTable& targets_;
-  AddressSpaces& spaces_;
   Dumps& dumps_;
   Background& background_;
-  uint64_t mappings_lost_ = 0;  // as of the last RepairSpaces
-  uint64_t last_saved_ = 0;     // process id
+  uint64_t last_saved_ = 0;  // process id
   std::optional<Folding> folding_;
   bool is_being_read_ = false;  // when FoldSome was last called
   base::Instant folded_ = base::Instant::InfinitePast();

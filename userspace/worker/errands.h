@@ -1,34 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Jobs of crews without a waiting caller: their answers come later, on the thread that owns this object.
-//
-// Users take turns. Each user but root has few jobs at work at a time, and an account of the time of workers: the jobs
-// of a user who has used it up wait, those of others do not. Not thread-safe.
+// Jobs of crews without a waiting caller: their answers come later, on the thread that owns this object. Users take
+// turns (user_threads.h). Not thread-safe.
 #ifndef HEAPTAP_USERSPACE_WORKER_ERRANDS_H_
 #define HEAPTAP_USERSPACE_WORKER_ERRANDS_H_
 
 #include <sys/types.h>
 
-#include <cstdint>
-#include <deque>
 #include <functional>
-#include <list>
-#include <map>
-#include <memory>
-#include <optional>
-#include <thread>
-#include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "userspace/base/accounts.h"
 #include "userspace/base/clock.h"
-#include "userspace/base/file_descriptor.h"
 #include "userspace/base/subordinate_ids.h"
 #include "userspace/worker/crews.h"
 #include "userspace/worker/request.h"
+#include "userspace/worker/user_threads.h"
 
 namespace heaptap::worker {
 
@@ -44,61 +31,35 @@ class Errands {
   static constexpr size_t kMaxWaiting = 4096;
 
   using Done = std::function<void(Answer)>;
-  using JobId = uint64_t;
+  using JobId = UserThreads::Id;
 
   explicit Errands(Urgency urgency, base::SubordinateIds ids = {}, absl::Duration burst = kBurst);
   // Gives up all jobs.
-  ~Errands();
-  Errands(const Errands&) = delete;
-  Errands& operator=(const Errands&) = delete;
+  ~Errands() { crews_.Cancel(); }
 
-  // Begins a job for the files of `user` (Crews::Do), or by hands of its own (Job::kAnswer). `done` is called once, in
-  // HandleDone, unless this object ends before.
-  JobId Start(uid_t user, Request request, const Limits& limits, Done done);
-  // To be called when somebody waits for the job. The job is the next of its user to begin, if it has not begun.
-  void Hasten(uid_t user, JobId job);
+  // Begins a job for the files of `user` (Crews::Do), or by hands of its own (Job::kAnswer). `payer`: whose account the
+  // time is of. `done` is called once, in HandleDone, unless this object ends before.
+  JobId Start(uid_t payer, uid_t user, Request request, const Limits& limits, Done done);
+  JobId Start(uid_t user, Request request, const Limits& limits, Done done) {
+    return Start(user, user, std::move(request), limits, std::move(done));
+  }
+  // To be called when somebody waits for the job.
+  void Hasten(uid_t payer, JobId job) { threads_.Hasten(payer, job); }
 
-  // Becomes readable when there are answers.
-  int fd() const { return is_done_.get(); }
-  // Passes on the answers that have come, and begins jobs that were waiting. To be called regularly.
-  void HandleDone();
-  // No job waits, is at work, or has an answer that was not passed on.
-  bool IsIdle() const;
-  // Handles answers until `is_over`; false: not by the deadline.
-  bool WaitUntil(absl::FunctionRef<bool()> is_over, base::Instant deadline);
+  // As those of UserThreads.
+  int fd() const { return threads_.fd(); }
+  void HandleDone() { threads_.HandleDone(); }
+  bool IsIdle() const { return threads_.IsIdle(); }
+  bool WaitUntil(absl::FunctionRef<bool()> is_over, base::Instant deadline) {
+    return threads_.WaitUntil(is_over, deadline);
+  }
 
   // Ends idle crews. Call it from time to time.
   void EndIdle(base::Instant now) { crews_.EndIdle(now); }
 
  private:
-  struct Job {
-    JobId id;
-    uid_t user;
-    Request request;
-    Limits limits;
-    Done done;
-    base::Instant begin = {};
-    Answer answer = {};
-    std::thread thread = {};
-  };
-  struct User {
-    std::deque<std::unique_ptr<Job>> waiting;
-    size_t at_work = 0;
-  };
-  bool MayBegin(uid_t user, const User& state, base::Instant now);
-  void Dispatch();
-  void Begin(std::unique_ptr<Job> job);
-  void NoteDone(Job& job);  // also from threads of jobs
-
   Crews crews_;
-  base::Accounts accounts_;
-  base::FileDescriptor is_done_;  // an eventfd
-  std::map<uid_t, User> users_;
-  uid_t last_served_ = 0;
-  JobId last_id_ = 0;
-  std::list<std::unique_ptr<Job>> at_work_;
-  absl::Mutex mutex_;
-  std::vector<Job*> done_ ABSL_GUARDED_BY(mutex_);
+  UserThreads threads_;  // ends first: its threads use the crews
 };
 
 }  // namespace heaptap::worker

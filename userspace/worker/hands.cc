@@ -2,7 +2,6 @@
 #include "userspace/worker/hands.h"
 
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,9 +9,9 @@
 #include <optional>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "userspace/base/clock.h"
-#include "userspace/base/user_ids.h"
 #include "userspace/process/maps.h"
 #include "userspace/process/proc_files.h"
 #include "userspace/worker/plain_bytes.h"
@@ -23,56 +22,57 @@ namespace {
 // The text of /proc/PID/maps is the longest answer.
 constexpr uint64_t kMaxAnswerBytes = process::kMaxMapsBytes;
 
-// The user whose processes may look at this one. Does not wait: the kernel takes no lock of the process for it.
-std::optional<uid_t> UserOf(pid_t pid) {
-  struct stat status;
-  if (stat(process::ThreadFile(pid, ".").c_str(), &status) != 0) return std::nullopt;
-  return status.st_uid;
-}
-
 }  // namespace
-
-bool Hands::IsLate(pid_t pid, base::Instant now) {
-  if (late_processes_.empty() && late_users_.empty()) return false;
-  const auto is_over = [now](const auto& entry) { return now - entry.second > kRest; };
-  std::erase_if(late_processes_, is_over);
-  std::erase_if(late_users_, is_over);
-  if (late_processes_.contains(pid)) return true;
-  const std::optional<uid_t> user = UserOf(pid);
-  return user.has_value() && late_users_.contains(ids_.OwnerOf(*user));
-}
-
-void Hands::NoteLate(pid_t pid, base::Instant now) {
-  late_processes_[pid] = now;
-  const std::optional<uid_t> user = UserOf(pid);
-  if (user.has_value() && *user != base::kRoot) late_users_[ids_.OwnerOf(*user)] = now;
-}
 
 absl::Status Hands::StartHands() {
   absl::StatusOr<std::unique_ptr<Crew>> started = Crew::StartHands();
-  if (!started.ok()) return started.status();
+  if (started.ok()) crew_ = *std::move(started);
+  has_answered_ = false;
+  return started.status();
+}
+
+absl::Status Hands::AwaitHands() {
+  if (has_answered_) return absl::OkStatus();
   // An order about this process, which does not make them wait, shows that they have started.
-  const Answer answer =
-      (*started)->Do({.job = Job::kCommandLine, .file = {.pid = getpid()}}, {.time = std::max(kStartTime, patience_)});
-  if (!(*started)->is_usable()) return absl::UnavailableError(answer.status.message());
-  crew_ = *std::move(started);
-  return absl::OkStatus();
+  const Answer answer = crew_->Do({.job = Job::kCommandLine, .file = {.pid = getpid()}},
+                                  {.time = std::max(kStartTime, bounds_.patience)});
+  has_answered_ = crew_->is_usable();
+  if (has_answered_) return absl::OkStatus();
+  crew_ = nullptr;
+  return absl::UnavailableError(answer.status.message());
 }
 
 Answer Hands::Do(const Request& request) {
   const pid_t pid = request.file.pid;
-  const auto refusal = [pid] { return absl::StrCat("process ", pid, " does not let heaptap look at it"); };
-  if (IsLate(pid, base::Now())) return {.status = absl::UnavailableError(refusal())};
+  const base::Instant begin = base::Now();
+  const std::optional<uid_t> user = process::UserOf(pid);
+  if (!late_.IsDue(pid, begin)) {
+    return {.status = absl::UnavailableError(absl::StrCat("process ", pid, " was late to answer; trying again soon"))};
+  }
+  if (!accounts_.HasTime(user, begin)) {
+    return {.status = absl::UnavailableError(
+                absl::StrCat("the user of process ", pid, " has used up the time for looks; trying again soon"))};
+  }
+  const absl::Cleanup charge = [&] {
+    const base::Instant now = base::Now();
+    accounts_.Charge(user, now - begin, now);
+  };
   for (bool is_new = crew_ == nullptr;; is_new = true) {
-    if (is_new) {
-      if (absl::Status started = StartHands(); !started.ok()) return {.status = started};
+    absl::Status started = is_new ? StartHands() : absl::OkStatus();
+    if (started.ok()) started = AwaitHands();
+    if (!started.ok()) return {.status = started};
+    Answer answer = crew_->Do(request, {.time = bounds_.patience, .answer_bytes = kMaxAnswerBytes});
+    if (crew_->is_usable()) {
+      if (!late_.empty()) late_.Succeed(pid);
+      return answer;
     }
-    Answer answer = crew_->Do(request, {.time = patience_, .answer_bytes = kMaxAnswerBytes});
-    if (crew_->is_usable()) return answer;
     crew_ = nullptr;
     if (absl::IsDeadlineExceeded(answer.status)) {
-      NoteLate(pid, base::Now());
-      return {.status = absl::DeadlineExceededError(refusal())};
+      late_.Fail(pid, base::Now());
+      // At once, so that the next call need not wait for their start.
+      StartHands().IgnoreError();
+      return {.status = absl::DeadlineExceededError(
+                  absl::StrCat("process ", pid, " did not answer within ", absl::FormatDuration(bounds_.patience)))};
     }
     // They were killed while they were idle, or while they worked.
     if (is_new) return {.status = absl::UnavailableError(answer.status.message())};

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the collector's thread needs of other processes at once, through hands (crew.h), each within `patience`.
+// What the collector needs of other processes at once, through hands (crew.h).
 //
-// A user can make the hands wait for ever. Then they are killed and replaced, and for kRest no process of this user is
-// looked at: so a user costs the thread a fortieth of its time. Of root's processes only the one that was late rests.
+// A user can make the hands wait for ever. So each call has a time limit; then the hands are killed and replaced, and
+// the process rests: calls about it fail for a second, and longer each time. In the recording's thread, for which
+// everybody waits, the limit is short, and each user has an account of the time that all calls about the user's
+// processes take, so that many waits below the limit are not free either.
 //
 // PIDs may be reused: the caller checks afterwards that the PID still means the same process. Errors of all calls: as
-// process/maps.h and process/control_block.h; DeadlineExceeded: this process was late; Unavailable: it rests, or there
-// are no hands.
+// process/maps.h and process/control_block.h; DeadlineExceeded: this process was late; Unavailable: it rests, its user
+// has no time left, or there are no hands. Both may pass.
 //
 // Not thread-safe.
 #ifndef HEAPTAP_USERSPACE_WORKER_HANDS_H_
@@ -23,11 +25,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "heaptap/contract.h"
+#include "userspace/base/accounts.h"
 #include "userspace/base/clock.h"
+#include "userspace/base/retries.h"
 #include "userspace/base/subordinate_ids.h"
 #include "userspace/elf/mappings.h"
 #include "userspace/process/facts.h"
@@ -42,16 +47,33 @@
 
 namespace heaptap::worker {
 
+// Whether an error of the calls below says nothing about the process: it was late, or there was no time for the call.
+inline bool MayPass(const absl::Status& status) {
+  return absl::IsDeadlineExceeded(status) || absl::IsUnavailable(status);
+}
+
+struct HandsBounds {
+  absl::Duration patience;
+  // Of the account of each user but root (base::Accounts).
+  double share = 1;
+  absl::Duration burst = absl::InfiniteDuration();
+};
+
 class Hands {
  public:
-  // Of a collector of all users. A thousand times what a job takes on a quiet machine.
-  static constexpr absl::Duration kPatience = absl::Milliseconds(500);
+  using Bounds = HandsBounds;
+  // For the recording's thread of a collector of all users: no user makes it wait for more than burst and patience
+  // together. A call takes a tenth of a millisecond, so the burst is enough for some hundred processes at once.
+  static constexpr Bounds kOfRecording = {
+      .patience = absl::Milliseconds(30), .share = 0.1, .burst = absl::Milliseconds(20)};
+  // For threads that may wait. A thousand times what a call takes on a quiet machine.
+  static constexpr Bounds kOfThread = {.patience = absl::Milliseconds(500)};
   // For the start of new hands, which a busy machine can delay, and no other process. Who is more patient waits longer.
   static constexpr absl::Duration kStartTime = absl::Seconds(1);
-  static constexpr absl::Duration kRest = absl::Seconds(20);
+  static constexpr base::RetryPauses kRest = {.first = absl::Seconds(1), .most = absl::Seconds(20)};
 
-  explicit Hands(base::SubordinateIds ids = {}, absl::Duration patience = kPatience)
-      : ids_(std::move(ids)), patience_(patience) {}
+  explicit Hands(base::SubordinateIds ids = {}, const Bounds& bounds = kOfThread)
+      : bounds_(bounds), accounts_(std::move(ids), bounds.share, bounds.burst) {}
 
   absl::StatusOr<std::vector<elf::Mapping>> ReadExecutableMappings(pid_t pid);
   absl::StatusOr<process::Facts> Facts(pid_t pid);
@@ -76,14 +98,14 @@ class Hands {
  private:
   Answer Do(const Request& request);
   absl::Status StartHands();
-  bool IsLate(pid_t pid, base::Instant now);
-  void NoteLate(pid_t pid, base::Instant now);
+  // Waits for the start of the hands.
+  absl::Status AwaitHands();
 
-  base::SubordinateIds ids_;
-  const absl::Duration patience_;
+  const Bounds bounds_;
+  base::Accounts accounts_;
   std::unique_ptr<Crew> crew_;  // null: not started
-  std::map<pid_t, base::Instant> late_processes_;
-  std::map<uid_t, base::Instant> late_users_;
+  bool has_answered_ = false;   // since its start
+  base::Retries<pid_t> late_{kRest};
 };
 
 }  // namespace heaptap::worker

@@ -39,6 +39,11 @@ std::vector<Frames> Symbolizer::Symbolize(uid_t user, const JobFile& job_file,
   } else {
     used_.splice(used_.begin(), used_, file.used);
   }
+  if (file.last_stage != Stage::kDwarf && file.retry.IsDue(base::Now())) {
+    file.last_stage = Stage::kDwarf;
+    file.by_offset.clear();
+    file.frames_bytes = 0;
+  }
 
   std::vector<uint64_t> unknown;
   for (uint64_t offset : file_offsets) {
@@ -141,7 +146,10 @@ void Symbolizer::Ask(File& file, const Call& call, absl::Span<const uint64_t> of
     if (end.gap != symbolize::Gap::kNone) file.gap = end.gap;
     // Not the file's fault; the next call tries again.
     if (absl::IsUnavailable(answer.status)) return;
-    if (answer.IsFault()) file.last_stage = std::min(file.last_stage, end.done);
+    if (answer.IsFault()) {
+      file.last_stage = std::min(file.last_stage, end.done);
+      file.retry.Fail(base::RetryPauses{}, base::Now());
+    }
   }
   for (size_t index = 0; index < offsets.size(); index++) {
     file.frames_bytes += found[index].capacity() * sizeof(Frame);

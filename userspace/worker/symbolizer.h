@@ -27,6 +27,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/types/span.h"
 #include "userspace/base/file_descriptor.h"
+#include "userspace/base/retries.h"
 #include "userspace/elf/mappings.h"
 #include "userspace/symbolize/answer.h"
 #include "userspace/symbolize/debug_files.h"
@@ -81,7 +82,8 @@ class Symbolizer {
   struct File {
     absl::flat_hash_map<uint64_t, symbolize::Frames> by_offset;
     symbolize::Names names;
-    symbolize::Stage last_stage = symbolize::Stage::kDwarf;  // the last stage that has not failed
+    symbolize::Stage last_stage = symbolize::Stage::kDwarf;  // the last stage that has not failed lately
+    base::Retry retry;                                       // of the stages that have failed
     symbolize::Gap gap = symbolize::Gap::kNone;
     uint64_t frames_bytes = 0;
     uint64_t bytes = 0;  // its part of cached_bytes_
