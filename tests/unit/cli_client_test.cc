@@ -38,6 +38,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::Not;
+using ::testing::Pair;
 using ::testing::SizeIs;
 
 constexpr char kRedis[] = R"({"pid": 42, "process_id": 7, "owner": 1000, "command": "redis", "executable": "/bin/redis",
@@ -121,6 +122,26 @@ TEST_F(ClientTest, ReadsProcesses) {
   EXPECT_EQ(redis.samples, 99);
   EXPECT_EQ(redis.lg_sample, 19);
   EXPECT_EQ(redis.losses, (profile::CountsByName{{"ring-buffer", 3}, {"stacks", 4}}));
+}
+
+TEST_F(ClientTest, ReadsWhatTheDaemonSaysOfItself) {
+  const std::string failing = R"({"schema_version": 1, "processes": [], "restricted": false,
+      "failing": [{"task": "history", "since": "2026-01-02T03:04:05.678+00:00"}]})";
+  daemon_->Answer("GET /processes.json", {Http(200, failing)});
+  DaemonState state;
+  ASSERT_TRUE(GetProcesses(Client(socket_), &state).ok());
+  EXPECT_FALSE(state.is_restricted);
+  EXPECT_THAT(state.failing, ElementsAre(Pair("history", absl::FromUnixMillis(1767323045678))));
+  EXPECT_EQ(Run({"list"}), kSuccess);
+  EXPECT_THAT(
+      err_, ContainsRegex("heaptap: the daemon fails at a task for [0-9]+d[0-9]+h \\(history\\); its log says why\n"));
+  EXPECT_EQ(Run({"list", "--json"}), kSuccess);
+  EXPECT_THAT(out_, HasSubstr("\"task\": \"history\""));
+  daemon_->Answer("GET /processes.json", {Http(200, Processes(""))});
+  DaemonState of_older;
+  ASSERT_TRUE(GetProcesses(Client(socket_), &of_older).ok());
+  EXPECT_TRUE(of_older.is_restricted);
+  EXPECT_THAT(of_older.failing, SizeIs(0));
 }
 
 TEST_F(ClientTest, FieldsOfNewerDaemonsMayBeMissing) {

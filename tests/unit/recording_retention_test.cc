@@ -16,6 +16,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/support/folder.h"
+#include "userspace/base/repeated_task.h"
 #include "userspace/recording/dump_folder.h"
 #include "userspace/recording/retention.h"
 
@@ -283,6 +284,7 @@ TEST_F(RetentionTest, AFailureIsSaidAndNotTriedAgainAtOnce) {
   const absl::Status status = pruner.Prune(now_).status();
   EXPECT_THAT(status.message(), HasSubstr(absl::StrCat("cannot remove the old dump ", Name(0))));
   EXPECT_THAT(status.message(), HasSubstr("Read-only file system"));
+  EXPECT_THAT(base::FailingTasks(), SizeIs(1));
   ASSERT_TRUE(mount_it(MS_REMOUNT)) << strerror(errno);
   EXPECT_EQ(Prune(pruner), 0);
   now_ += DumpPruner::kPatience;

@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The work of each second in a system-wide recording, on a process that exists and has simulated books.
+#include <algorithm>
 #include <filesystem>
 #include <iterator>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/recorder_fixture.h"
 #include "tests/unit/support/child.h"
 #include "tests/unit/support/fake_clock.h"
+#include "userspace/base/repeated_task.h"
 #include "userspace/recording/upkeep.h"
 
 namespace heaptap::recording {
@@ -19,7 +25,9 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 
 constexpr uint32_t kEndedThread = 5'000'100;
@@ -167,6 +175,27 @@ TEST_F(UpkeepTest, StatesOfYoungProcessesAreSavedAtTheEnd) {
   const size_t before = States();
   recorder_->Leave();
   EXPECT_EQ(States(), before + 1);
+}
+
+// Something is in the way of the first state. That is said once, and keeps no other state from being saved.
+TEST_F(UpkeepTest, AStateThatCannotBeSavedIsSaidOnce) {
+  const Child other;
+  const uint64_t other_id = kernel_.Enter(other.pid(), "other");
+  recorder_->Pump();
+  const auto state = [&](uint64_t process_id) { return folder_ / absl::StrCat("recording/", process_id, ".json"); };
+  const std::string obstacle = absl::StrCat(state(std::min(process_id_, other_id)), ".new");
+  std::filesystem::create_directory(obstacle);
+  for (int i = 0; i < 5; i++) TickAfter(absl::Seconds(1));
+  EXPECT_TRUE(std::filesystem::exists(state(std::max(process_id_, other_id))));
+  EXPECT_THAT(base::FailingTasks(), ElementsAre(Pair("states", testing::_)));
+  std::filesystem::remove(obstacle);
+  TickAfter(absl::Seconds(1));
+  EXPECT_TRUE(std::filesystem::exists(state(std::min(process_id_, other_id))));
+  EXPECT_THAT(base::FailingTasks(), IsEmpty());
+  const std::vector<std::string> said = absl::StrSplit(testing::internal::GetCapturedStderr(), '\n');
+  testing::internal::CaptureStderr();
+  const auto mentions = [](const std::string& line) { return absl::StrContains(line, "the states of processes"); };
+  EXPECT_EQ(std::ranges::count_if(said, mentions), 2) << "a failure, and its end";
 }
 
 }  // namespace

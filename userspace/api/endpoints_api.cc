@@ -15,6 +15,7 @@
 #include "userspace/api/growth_rates.h"
 #include "userspace/api/processes_json.h"
 #include "userspace/base/printable_text.h"
+#include "userspace/base/repeated_task.h"
 #include "userspace/export/collapsed.h"
 #include "userspace/export/gperftools_heap.h"
 #include "userspace/export/heap_v2.h"
@@ -48,7 +49,7 @@ Reply Processes(Call& call) {
   absl::StatusOr<std::vector<profile::ProcessSummary>> processes = VisibleProcesses(call);
   if (!processes.ok()) return processes.status();
   if (call.history != nullptr) AddGrowth(call.history->Growth(), *processes);
-  return JsonAnswer(ProcessesJson(*processes, call.collector.IsRestricted()));
+  return JsonAnswer(ProcessesJson(*processes, call.collector.IsRestricted(), base::FailingTasks()));
 }
 
 Reply Ended(Call& call) {

@@ -22,10 +22,12 @@ std::string Document(const Json& content) {
 
 }  // namespace
 
-std::string ProcessesJson(absl::Span<const profile::ProcessSummary> processes, bool is_restricted) {
+std::string ProcessesJson(absl::Span<const profile::ProcessSummary> processes, bool is_restricted,
+                          const std::map<std::string, absl::Time>& failing) {
   Json list = Json::List();
   for (const profile::ProcessSummary& process : processes) list.Add(exporter::ToJson(process));
-  return Document({{"processes", std::move(list)}, {"restricted", is_restricted}});
+  return Document(
+      {{"processes", std::move(list)}, {"restricted", is_restricted}, {"failing", exporter::ToJson(failing)}});
 }
 
 std::string EndedJson(absl::Span<const profile::EndedProcess> processes) {

@@ -9,9 +9,11 @@
 #ifndef HEAPTAP_USERSPACE_API_PROCESSES_JSON_H_
 #define HEAPTAP_USERSPACE_API_PROCESSES_JSON_H_
 
+#include <map>
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "userspace/api/collector.h"
 #include "userspace/profile/coverage.h"
@@ -19,8 +21,9 @@
 
 namespace heaptap::api {
 
-// {"schema_version": 1, "processes": [...], "restricted": ...}
-std::string ProcessesJson(absl::Span<const profile::ProcessSummary> processes, bool is_restricted);
+// {"schema_version": 1, "processes": [...], "restricted": ..., "failing": [{"task": ..., "since": ...}]}
+std::string ProcessesJson(absl::Span<const profile::ProcessSummary> processes, bool is_restricted,
+                          const std::map<std::string, absl::Time>& failing);
 
 // {"schema_version": 1, "ended": [{<as a process>, "ended": ..., "status": ..., "by_oom_kill": ..., "dump": ...}]}
 std::string EndedJson(absl::Span<const profile::EndedProcess> processes);

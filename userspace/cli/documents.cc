@@ -33,16 +33,29 @@ auto ReadList(const Client& client, const char* target, const json& document, co
   return list;
 }
 
+std::pair<std::string, absl::Time> ReadFailing(const json& object, const std::string& where, std::string& error) {
+  std::pair<std::string, absl::Time> failing;
+  Fields fields(object, where, error);
+  fields.Take("task", failing.first);
+  fields.Take("since", failing.second);
+  return failing;
+}
+
 }  // namespace
 
-absl::StatusOr<std::vector<ProcessDocument>> GetProcesses(const Client& client, bool* is_restricted) {
+absl::StatusOr<std::vector<ProcessDocument>> GetProcesses(const Client& client, DaemonState* state) {
   constexpr char kTarget[] = "/processes.json";
   absl::StatusOr<json> document = client.GetJson(kTarget);
   if (!document.ok()) return document.status();
-  if (is_restricted != nullptr) {
+  if (state != nullptr) {
     const auto found = document->find("restricted");
-    // Older daemons do not tell.
-    *is_restricted = found == document->end() || *found != false;
+    // Older daemons tell neither.
+    state->is_restricted = found == document->end() || *found != false;
+    if (document->contains("failing")) {
+      const auto failing = ReadList(client, kTarget, *document, "failing", ReadFailing);
+      if (!failing.ok()) return failing.status();
+      state->failing.insert(failing->begin(), failing->end());
+    }
   }
   return ReadList(client, kTarget, *document, "processes",
                   [](const json& object, const std::string& where, std::string& error) {

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -35,8 +36,12 @@ struct Document {
 using ProcessDocument = Document<profile::ProcessSummary>;
 using EndedDocument = Document<profile::EndedProcess>;
 
-// `is_restricted`: whether the daemon may record only some processes, by their control group or files.
-absl::StatusOr<std::vector<ProcessDocument>> GetProcesses(const Client& client, bool* is_restricted = nullptr);
+// What the daemon says of itself.
+struct DaemonState {
+  bool is_restricted = false;  // whether it may record only some processes, by their control group or files
+  std::map<std::string, absl::Time> failing = {};  // as CollectorFigures::failing
+};
+absl::StatusOr<std::vector<ProcessDocument>> GetProcesses(const Client& client, DaemonState* state = nullptr);
 // NotFound: the process is not recorded.
 absl::StatusOr<ProcessDocument> GetProcess(const Client& client, pid_t pid);
 

@@ -28,6 +28,7 @@
 #include "userspace/cli/short_report.h"
 #include "userspace/cli/terminal.h"
 #include "userspace/daemon/unserved.h"
+#include "userspace/export/figures_json.h"
 #include "userspace/export/json.h"
 #include "userspace/process/control_block.h"
 #include "userspace/process/handle.h"
@@ -57,10 +58,12 @@ struct ListFlags {
 };
 
 template <typename T>
-void PrintJson(const char* name, const std::vector<Document<T>>& documents) {
+void PrintJson(const char* name, const std::vector<Document<T>>& documents, const Json& more = {}) {
   Json list = Json::List();
   for (const Document<T>& document : documents) list.Add(document.json);
-  fputs(ToText(Json{{"schema_version", exporter::kSchemaVersion}, {name, std::move(list)}}).c_str(), stdout);
+  Json whole = {{"schema_version", exporter::kSchemaVersion}, {name, std::move(list)}};
+  whole.SetAll(more);
+  fputs(ToText(whole).c_str(), stdout);
 }
 
 std::string OnOrOff(std::optional<bool> active) {
@@ -234,19 +237,23 @@ int ListEnded(const Client& client, bool as_json) {
 int List(const ListFlags& flags, bool socket_given) {
   const Client client(flags.socket);
   if (flags.ended) return ListEnded(client, flags.json);
-  bool is_restricted = false;
-  absl::StatusOr<std::vector<ProcessDocument>> processes = GetProcesses(client, &is_restricted);
+  DaemonState state;
+  absl::StatusOr<std::vector<ProcessDocument>> processes = GetProcesses(client, &state);
   if (IsNoDaemon(processes.status()) && !socket_given) return ListPreloaded(flags);
   if (!processes.ok()) return Report(processes.status());
   if (flags.json) {
-    PrintJson("processes", *processes);
+    PrintJson("processes", *processes, {{"failing", exporter::ToJson(state.failing)}});
     return kSuccess;
   }
   if (processes->empty()) {
     base::Say(geteuid() == 0 ? "the daemon records no process" : "the daemon records no process of yours");
   }
   PrintProcesses(*std::move(processes));
-  if (is_restricted) return kSuccess;  // others are not expected
+  for (const auto& [task, since] : state.failing) {
+    base::Say(absl::StrCat("the daemon fails at a task for ", HumanDuration(base::WallNow() - since), " (",
+                           base::Printable(task), "); its log says why"));
+  }
+  if (state.is_restricted) return kSuccess;  // others are not expected
   for (const daemon::UnservedProcess& process : daemon::FindUnserved()) {
     base::Say(absl::StrCat("not recorded: process ", process.pid, " (", process.command,
                            ") has no library of heaptap, although its LD_PRELOAD names one, because ", process.why));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/export/figures_json.h"
 
+#include <map>
 #include <optional>
 #include <string>
 
@@ -43,5 +44,11 @@ Json ToJson(const profile::AllocatorFigures& figures) {
 }
 
 Json ToJson(const profile::ResidentBytes& resident) { return ObjectJson<profile::kResidentFigures>(resident); }
+
+Json ToJson(const std::map<std::string, absl::Time>& failing) {
+  Json list = Json::List();
+  for (const auto& [task, since] : failing) list.Add({{"task", task}, {"since", ValueJson(since)}});
+  return list;
+}
 
 }  // namespace heaptap::exporter

@@ -7,6 +7,10 @@
 #ifndef HEAPTAP_USERSPACE_EXPORT_FIGURES_JSON_H_
 #define HEAPTAP_USERSPACE_EXPORT_FIGURES_JSON_H_
 
+#include <map>
+#include <string>
+
+#include "absl/time/time.h"
 #include "userspace/export/json.h"
 #include "userspace/profile/coverage.h"
 #include "userspace/profile/figures.h"
@@ -19,6 +23,8 @@ Json ToJson(const profile::EndedProcess& process);
 // With its statistics in a member "statistics".
 Json ToJson(const profile::AllocatorFigures& figures);
 Json ToJson(const profile::ResidentBytes& resident);
+// Of CollectorFigures::failing: a list of {"task": ..., "since": ...}.
+Json ToJson(const std::map<std::string, absl::Time>& failing);
 
 }  // namespace heaptap::exporter
 

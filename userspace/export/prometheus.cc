@@ -108,6 +108,8 @@ class Writer {
     out_.Begin("heaptap_longest_pause_seconds", "gauge",
                "How long events had to wait for the collector at most, in the last 10 to 20 seconds.");
     out_.Add("", {}, Number(absl::ToDoubleSeconds(figures_.longest_pause)));
+    out_.Begin("heaptap_failing", "gauge", "1 for each task that fails at present and is tried again.");
+    for (const auto& [task, since] : figures_.failing) out_.Add({{"task", task}}, 1);
   }
 
   void WriteDumps() {

@@ -99,6 +99,8 @@ struct CollectorFigures {
   uint64_t kernel_memory_most_bytes = 0;             // that they may hold
   double ring_fill_ratio = 0;                        // 0 to 1
   absl::Duration longest_pause = {};                 // of the recording's thread in the last seconds
+  // What the collector tries again and again without success, such as the writing of the history, and since when.
+  std::map<std::string, absl::Time> failing = {};
 };
 
 }  // namespace heaptap::profile

@@ -66,8 +66,7 @@ absl::Status Dumps::StartPruning(const Retention& retention) {
 }
 
 void Dumps::Prune(absl::Time now) {
-  if (!pruner_.has_value()) return;
-  if (absl::StatusOr<DumpPruner::Removed> removed = pruner_->Prune(now); !removed.ok()) Fail(removed.status());
+  if (pruner_.has_value()) pruner_->Prune(now).status().IgnoreError();  // it tells of its errors itself
 }
 
 void Dumps::AddFigures(profile::CollectorFigures& figures) const {

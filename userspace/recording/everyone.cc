@@ -217,8 +217,7 @@ void Everyone::InspectFirst() {
 }
 
 void Everyone::SaveAllStates() {
-  if (states_ == nullptr) return;
-  if (absl::Status status = upkeep_.SaveAllStates(*states_); !status.ok()) Fail(status);
+  if (states_ != nullptr) upkeep_.SaveAllStates(*states_);
 }
 
 void Everyone::InspectAll() {
@@ -363,9 +362,7 @@ void Everyone::Tick(base::Instant now) {
     target.dumped = now;
     if (dumps_.HasProfile(target)) dumps_.Write(target, HEAPTAP_DUMP_INTERVAL);
   }
-  if (states_ != nullptr) {
-    if (absl::Status status = upkeep_.SaveStates(*states_, now); !status.ok()) Fail(status);
-  }
+  if (states_ != nullptr) upkeep_.SaveStates(*states_, now);
   allocators_.Release(now);
   errands_.EndIdle(now);
   looks_.EndIdle(now);

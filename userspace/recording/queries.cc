@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "userspace/base/clock.h"
+#include "userspace/base/repeated_task.h"
 #include "userspace/process/control_block.h"
 #include "userspace/process/facts.h"
 #include "userspace/process/memory_use.h"
@@ -274,6 +275,7 @@ profile::CollectorFigures Queries::Figures(std::vector<profile::ProcessSummary> 
   figures.kernel_memory_bytes = memory.held;
   figures.kernel_memory_most_bytes = memory.most;
   figures.ring_fill_ratio = books_.EventsFill();
+  figures.failing = base::FailingTasks();
   return figures;
 }
 

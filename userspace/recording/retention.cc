@@ -157,16 +157,23 @@ bool DumpPruner::MustRead(absl::Time now) const {
 
 absl::StatusOr<DumpPruner::Removed> DumpPruner::Prune(absl::Time now) {
   Removed removed;
-  if (!HasBounds() || (now >= failed_ && now - failed_ < kPatience)) return removed;
+  if (HasBounds() && now >= failed_ && now - failed_ < kPatience) return removed;
+  absl::StatusOr<Removed> result = HasBounds() ? RemoveAll(now) : removed;
+  pruning_.Note(result.status());
+  if (!result.ok()) {
+    is_read_ = false;
+    failed_ = now;
+  }
+  return result;
+}
+
+absl::StatusOr<DumpPruner::Removed> DumpPruner::RemoveAll(absl::Time now) {
+  Removed removed;
   absl::StatusOr<Removed> step;
   do {
     const absl::Status reading = MustRead(now) ? ReadFolder(now) : absl::OkStatus();
     step = reading.ok() ? RemoveOldest(now) : reading;
-    if (!step.ok()) {
-      is_read_ = false;
-      failed_ = now;
-      return step.status();
-    }
+    if (!step.ok()) return step;
     removed.files += step->files;
     removed.bytes += step->bytes;
     // There may be more to remove than oldest_ held.

@@ -17,6 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "userspace/base/file_descriptor.h"
+#include "userspace/base/repeated_task.h"
 
 namespace heaptap::recording {
 
@@ -53,7 +54,7 @@ class DumpPruner {
     uint64_t bytes = 0;
   };
   // Removes the oldest dumps until all bounds hold. Call it after each dump, and from time to time because of max_age.
-  // An error says how many dumps were removed before it.
+  // An error says how many dumps were removed before it. This object tells people of it (RepeatedTask).
   absl::StatusOr<Removed> Prune(absl::Time now);
 
  private:
@@ -71,6 +72,7 @@ class DumpPruner {
   // Whether this call removed the dump.
   absl::StatusOr<bool> Remove(const Dump& dump) const;
   absl::StatusOr<Removed> RemoveOldest(absl::Time now);
+  absl::StatusOr<Removed> RemoveAll(absl::Time now);
 
   base::FileDescriptor folder_;
   Retention retention_;
@@ -81,6 +83,10 @@ class DumpPruner {
   std::deque<Dump> oldest_;  // removable dumps, the oldest first
   std::string newest_;       // the newest dump
   absl::Time failed_ = absl::InfinitePast();
+  base::RepeatedTask pruning_{{.name = "dumps",
+                               .failure = "cannot remove old dumps",
+                               .success = "old dumps are removed",
+                               .advice = "until it works again, the folder grows beyond its bounds"}};
 };
 
 }  // namespace heaptap::recording

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "userspace/base/clock.h"
 #include "userspace/process/facts.h"
@@ -45,15 +46,16 @@ bool MayBeFolded(const bpf::TallyEntry& entry) {
 
 }  // namespace
 
-absl::Status Upkeep::SaveStates(TargetStates& states, base::Instant now) {
-  return Save(states, now - kSaveAfter, base::Now() + kSaveTime);
+void Upkeep::SaveStates(TargetStates& states, base::Instant now) {
+  Save(states, now - kSaveAfter, base::Now() + kSaveTime);
 }
 
-absl::Status Upkeep::SaveAllStates(TargetStates& states) {
-  return Save(states, base::Instant::InfiniteFuture(), base::Now() + kLastSaveTime);
+void Upkeep::SaveAllStates(TargetStates& states) {
+  Save(states, base::Instant::InfiniteFuture(), base::Now() + kLastSaveTime);
 }
 
-absl::Status Upkeep::Save(TargetStates& states, base::Instant old, base::Instant end) {
+void Upkeep::Save(TargetStates& states, base::Instant old, base::Instant end) {
+  absl::Status result;
   // Continues where the last call stopped.
   auto next = targets_.upper_bound(last_saved_);
   for (size_t left = targets_.size(); left > 0; left--, ++next) {
@@ -64,12 +66,13 @@ absl::Status Upkeep::Save(TargetStates& states, base::Instant old, base::Instant
     if (target.books.is_saved || target.ending.has_value() || is_young) continue;
     const AddressSpace* space = dumps_.Space(target);
     if (space == nullptr) continue;
-    if (absl::Status status = states.Save(target, *space); !status.ok()) return status;
-    target.books.is_saved = true;
+    const absl::Status status = states.Save(target, *space);
+    target.books.is_saved = status.ok();
+    result.Update(status);
     last_saved_ = process_id;
     if (base::Now() > end) break;
   }
-  return absl::OkStatus();
+  saving_.Note(result);
 }
 
 void Upkeep::FoldWhenFull(const std::map<uint64_t, bpf::RecordedProcess>& processes, uint64_t bound,

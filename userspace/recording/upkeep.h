@@ -12,9 +12,9 @@
 #include <set>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "userspace/base/clock.h"
+#include "userspace/base/repeated_task.h"
 #include "userspace/bpf/books.h"
 #include "userspace/recording/background.h"
 #include "userspace/recording/dumps.h"
@@ -42,9 +42,9 @@ class Upkeep {
         background_(means.background) {}
 
   // Each of these stops after some time, and goes on at the next call.
-  absl::Status SaveStates(TargetStates& states, base::Instant now);
+  void SaveStates(TargetStates& states, base::Instant now);
   // Those of young processes too, for the recorder that comes next.
-  absl::Status SaveAllStates(TargetStates& states);
+  void SaveAllStates(TargetStates& states);
   // Begins to add the tallies of ended threads up, when all processes together or one of them have many: `bound` of
   // all, or the limit of one. To be called every second. Reading all tallies takes some time, so that is done more
   // rarely if there is little to gain.
@@ -55,8 +55,8 @@ class Upkeep {
   bool IsFolding() const { return HasToFold() && !is_being_read_; }
 
  private:
-  // Of the processes that began at `old` at the latest.
-  absl::Status Save(TargetStates& states, base::Instant old, base::Instant end);
+  // Of the processes that began at `old` at the latest. A state that cannot be saved keeps no other one from it.
+  void Save(TargetStates& states, base::Instant old, base::Instant end);
   // The tallies of a process that may be those of ended threads.
   struct Candidates {
     uint64_t process_id;
@@ -82,7 +82,11 @@ class Upkeep {
   TargetTable& targets_;
   Dumps& dumps_;
   Background& background_;
-  uint64_t last_saved_ = 0;  // process id
+  uint64_t last_saved_ = 0;     // process id
+  base::RepeatedTask saving_{{.name = "states",
+                              .failure = "cannot save the states of processes for the next daemon",
+                              .success = "the states of processes are saved",
+                              .advice = "until it works again, what is recorded is lost if the daemon is killed"}};
   std::optional<Folding> folding_;
   bool is_being_read_ = false;  // when FoldSome was last called
   base::Instant folded_ = base::Instant::InfinitePast();
