@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <filesystem>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "tests/unit/fake_collector.h"
 #include "tests/unit/history_fixture.h"
 #include "tests/unit/support/fake_clock.h"
+#include "userspace/base/repeated_task.h"
 #include "userspace/daemon/historian.h"
 #include "userspace/history/timeline.h"
 #include "userspace/worker/crews.h"
@@ -22,6 +24,9 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::MatchesRegex;
+using testing::Not;
 using testing::Pair;
 using testing::SizeIs;
 
@@ -37,7 +42,8 @@ class HistorianTest : public history::HistoryTest {
 
   void Start() {
     historian_ = std::make_unique<Historian>(
-        collector_, crews_, HistoryOptions{.path = path_, .interval = kInterval, .patience = patience_});
+        collector_, crews_,
+        HistoryOptions{.path = path_, .most_bytes = most_bytes_, .interval = kInterval, .patience = patience_});
   }
 
   // So many further rounds. What the collector says now is written in the first of them.
@@ -75,6 +81,8 @@ class HistorianTest : public history::HistoryTest {
   std::atomic<int> with_paths_ = 0;
   absl::Duration survey_cost_ = {};  // of one with paths
   absl::Duration patience_ = 30 * kInterval;
+  uint64_t most_bytes_ = history::kDefaultBytes;
+  profile::Survey survey_;
   std::unique_ptr<Historian> historian_;
 };
 
@@ -166,6 +174,86 @@ TEST_F(HistorianTest, AProcessBeginsWhenItsPathsWereRead) {
   const absl::StatusOr<history::Timeline> timeline = Read({.name = "shop"});
   ASSERT_TRUE(timeline.ok()) << timeline.status();
   for (const history::TimelinePoint& point : timeline->points) EXPECT_EQ(point.live_bytes, 100u);
+}
+
+// A new process takes more room than the tenth that is always free, and pruning by the clock comes once in 60 rounds.
+TEST_F(HistorianTest, AFullHistoryLivesOn) {
+  most_bytes_ = history::kLeastBytes;
+  testing::internal::CaptureStderr();
+  Start();
+  EndOfRound();
+  bool was_full = false;
+  for (pid_t pid = 1000; pid < 1150; pid++) {
+    collector_.ended.clear();
+    for (const profile::SurveyedProcess& process : survey_.processes) {
+      collector_.ended.push_back(
+          {.summary = {.pid = process.ref.pid, .process_id = process.ref.process_id}, .ended = clock_.WallNow()});
+    }
+    survey_.processes = {Surveyed(true)};
+    survey_.processes[0].ref = {pid, static_cast<uint64_t>(pid) * 10};
+    for (uint64_t i = 0; i < Historian::kMaxPaths; i++) {
+      survey_.processes[0].stacks.push_back(
+          {.stack_id = static_cast<uint64_t>(pid) * 1000 + i, .live_bytes = 100, .live_objects = 2, .samples = 1});
+    }
+    collector_.SetSurvey(survey_);
+    EXPECT_TRUE(historian_->WriteNow(base::Instant::InfiniteFuture())) << pid;
+    was_full |= FileBytes() > history::kLeastBytes / 2;
+  }
+  historian_ = nullptr;
+  EXPECT_TRUE(was_full);
+  EXPECT_THAT(Read({.pid = 1149})->points, SizeIs(1));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
+TEST_F(HistorianTest, AHistoryThatWasFullHealsAtTheStart) {
+  most_bytes_ = history::kLeastBytes;
+  {
+    const std::unique_ptr<history::Writer> writer = Open(most_bytes_);
+    ASSERT_TRUE(writer->Begin().ok());
+    const int64_t process = *writer->AddProcess(Process(43));
+    absl::Status status = writer->Commit();
+    absl::Time time = clock_.WallNow() - absl::Minutes(50);
+    for (uint64_t value = 1; status.ok(); time += absl::Seconds(1)) {
+      history::Rows rows;
+      for (uint64_t path = 1; path <= 200; path++) rows[path] = {value += 7919, value % 1000 + 1, 1};
+      status = writer->Begin();
+      if (status.ok()) status = writer->AddPoint(process, time, Holding(rows));
+      if (status.ok()) status = writer->Commit();
+    }
+    ASSERT_TRUE(absl::IsResourceExhausted(status)) << status;
+    ASSERT_LT(time, clock_.WallNow()) << "none of it is old";
+  }
+  collector_.SetSurvey({.processes = {Surveyed(true)}});
+  Start();
+  EXPECT_TRUE(historian_->WriteNow(base::Instant::InfiniteFuture()));
+  EXPECT_TRUE(Read({.name = "shop", .pid = 42}).ok());
+  EXPECT_THAT(base::FailingTasks(), IsEmpty());
+}
+
+TEST_F(HistorianTest, AFolderThatComesBackIsUsedAgain) {
+  testing::internal::CaptureStderr();
+  collector_.SetSurvey({.processes = {Surveyed(true)}});
+  Start();
+  Rounds(1);
+  const size_t points = Read({.pid = 42})->points.size();
+  std::filesystem::rename(folder_, folder_ + ".moved");
+  Rounds(5);
+  EXPECT_THAT(base::FailingTasks(), ElementsAre(Pair("history", testing::_)));
+  std::filesystem::rename(folder_ + ".moved", folder_);
+  Rounds(1);
+  EXPECT_THAT(base::FailingTasks(), IsEmpty());
+  EXPECT_GT(Read({.pid = 42})->points.size(), points) << "the same file goes on";
+  // Another time it comes back empty.
+  std::filesystem::remove_all(folder_);
+  Rounds(2);
+  std::filesystem::create_directory(folder_);
+  clock_.Advance(base::RepeatedTask::kQuiet);
+  Rounds(2);
+  EXPECT_THAT(Read({.pid = 42})->points, Not(IsEmpty()));
+  historian_ = nullptr;
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              MatchesRegex("heaptap: cannot write the history in [^\n]*: No such file or directory; the recording goes "
+                           "on\nheaptap: the history is written again\n"));
 }
 
 // The outer frames of a stack come later, if its unwind tables do.

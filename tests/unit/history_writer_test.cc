@@ -2,6 +2,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/history_fixture.h"
+#include "userspace/history/retention.h"
 
 namespace heaptap::history {
 namespace {
@@ -85,6 +86,24 @@ TEST_F(HistoryWriterTest, MarksOfAProcessHaveABound) {
   ASSERT_TRUE(writer->Commit().ok());
   EXPECT_TRUE(absl::IsFailedPrecondition(AddMark(path_, kBegin, process, "mark", "x")));
   EXPECT_TRUE(AddMark(path_, kBegin, std::nullopt, "mark", "x").ok());
+}
+
+// Names come by id, and later than a prune.
+TEST_F(HistoryWriterTest, TheIdOfAPrunedFrameIsNotGivenToAnother) {
+  const std::unique_ptr<Writer> writer = Open();
+  ASSERT_TRUE(writer->Begin().ok());
+  const int64_t ended = *writer->AddProcess(Process(1));
+  Path(*writer, ended, {16}, {"/bin/old", "v1"});
+  ASSERT_TRUE(writer->EndProcess(ended, kBegin, "exit 0").ok());
+  ASSERT_TRUE(writer->Commit().ok());
+  const std::vector<Writer::NewFrame> old = new_frames_;
+  ASSERT_TRUE(Prune(writer->database(), MostPages(kDefaultBytes), kBegin).ok());
+  ASSERT_TRUE(writer->Begin().ok());
+  Path(*writer, *writer->AddProcess(Process(2)), {32}, {"/bin/new", "v1"});
+  ASSERT_TRUE(writer->Commit().ok());
+  ASSERT_THAT(new_frames_, SizeIs(2)) << "its names are asked for";
+  EXPECT_NE(new_frames_[1].frame, old[0].frame);
+  EXPECT_NE(new_frames_[1].place.file, old[0].place.file);
 }
 
 TEST_F(HistoryWriterTest, TextsOfProcessesAreNoSql) {

@@ -27,8 +27,6 @@
 namespace heaptap::daemon {
 namespace {
 
-constexpr absl::Duration kPruneInterval = absl::Minutes(1);
-
 // How a process ended is known when its books are closed, which may be some rounds after its last one. Of a process
 // that goes on unrecorded it never is.
 constexpr absl::Duration kEndPatience = absl::Seconds(10);
@@ -56,12 +54,17 @@ Historian::Historian(api::Collector& collector, worker::Crews& crews, HistoryOpt
     : collector_(collector),
       options_(std::move(options)),
       place_(options_.path),
-      names_(collector, crews, options_.path) {
+      names_(collector, crews, options_.path),
+      pruner_(options_.most_bytes),
+      writing_({.name = "history",
+                .failure = absl::StrCat("cannot write the history in ", base::Printable(options_.path)),
+                .success = "the history is written",
+                .advice = "the recording goes on"}) {
   absl::StatusOr<std::thread> thread = base::StartThread([this] { Work(); });
   if (thread.ok()) {
     thread_ = *std::move(thread);
   } else {
-    Note(thread.status());
+    writing_.Note(thread.status());
   }
 }
 
@@ -102,40 +105,52 @@ bool Historian::SleepUntil(base::Instant end) {
   return !shall_stop_;
 }
 
-void Historian::Note(const absl::Status& status) {
-  if (status.ok() && has_failed_) base::Say("the history is written again");
-  if (!status.ok() && !has_failed_) {
-    base::Say(absl::StrCat("cannot write the history in ", base::Printable(options_.path), ": ",
-                           base::Printable(status.message()), "; the recording goes on"));
-  }
-  has_failed_ = !status.ok();
-}
-
 void Historian::Work() {
   for (base::Instant next = base::Now();;) {
     const uint64_t asked = BeginRound();
-    absl::Status status = Round();
+    const absl::Status status = RoundWithRoom();
     EndRound(asked, status.ok());
-    if (!absl::IsCancelled(status)) {
-      Note(status);
-      if (!status.ok()) {
-        // What the database has of it is found again.
-        if (writer_ != nullptr) writer_->Rollback();
-        known_.clear();
-        activities_.clear();
-        has_ended_others_ = false;
-      }
-      if (absl::IsDataLoss(status)) {
-        writer_ = nullptr;
-        names_.Clear();
-      }
-    }
+    if (!absl::IsCancelled(status)) writing_.Note(status);
     if (base::Now() >= next) next = std::max(next + options_.interval, base::Now());
     if (!SleepUntil(next)) return;
   }
 }
 
+absl::Status Historian::RoundWithRoom() {
+  absl::Status status = TryRound();
+  // For a full disk others are to blame.
+  if (!absl::IsResourceExhausted(status) || writer_ == nullptr || history::IsDiskFull(options_.path)) return status;
+  if (pruner_.MakeRoom(writer_->database(), base::WallNow())) status = TryRound();
+  if (!absl::IsResourceExhausted(status)) return status;
+  return absl::ResourceExhaustedError(
+      absl::StrCat(status.message(), " (--history-bytes is too small for what runs at present)"));
+}
+
+absl::Status Historian::TryRound() {
+  absl::Status status = Round();
+  if (status.ok() || absl::IsCancelled(status)) return status;
+  if (writer_ != nullptr) writer_->Rollback();
+  ForgetProcesses();
+  if (absl::IsDataLoss(status)) Close();
+  return status;
+}
+
+// What the database has of them is found again.
+void Historian::ForgetProcesses() {
+  known_.clear();
+  activities_.clear();
+  has_ended_others_ = false;
+}
+
+void Historian::Close() {
+  ForgetProcesses();
+  writer_ = nullptr;
+  names_.Clear();
+}
+
 absl::Status Historian::Round() {
+  // Somebody has moved or removed it, or its folder.
+  if (writer_ != nullptr && writer_->database().HasMoved()) Close();
   if (place_.TakeSuspicion() && writer_ != nullptr) {
     if (absl::Status status = history::Check(options_.path); !status.ok()) return status;
   }
@@ -161,9 +176,7 @@ absl::Status Historian::Round() {
   FindNewPaths(now, turns);
   const std::vector<Gone> gone = FindGone(wall_now, *survey);
   if (absl::Status status = Write(wall_now, *survey, gone, turns); !status.ok()) return status;
-  if (now - pruned_ < kPruneInterval) return absl::OkStatus();
-  pruned_ = now;
-  return history::Prune(writer_->database(), history::MostPages(options_.most_bytes), wall_now);
+  return pruner_.PruneIfDue(writer_->database(), wall_now);
 }
 
 void Historian::Pause(absl::Duration cost) {

@@ -2,8 +2,9 @@
 //
 // Writes the history of all processes (history/writer.h) in a thread of its own.
 //
-// Each round takes a survey, asks for the frames of new paths, and writes one transaction. An error of the database
-// costs the points of that moment and is said once; the recording does not notice it.
+// Each round takes a survey, asks for the frames of new paths, and writes one transaction. If the database is full,
+// room is made at once, and the round is repeated. Another error of the database costs the points of that moment and is
+// said once; the recording does not notice it. If the file is gone, a new one begins as soon as its folder is there.
 //
 // The processor time for call paths is bounded by a share of a core. Very many paths are read less often than every
 // interval; the points between have the paths of the latest reading.
@@ -26,7 +27,9 @@
 #include "userspace/api/collector.h"
 #include "userspace/api/history_place.h"
 #include "userspace/base/clock.h"
+#include "userspace/base/repeated_task.h"
 #include "userspace/daemon/history_names.h"
+#include "userspace/history/retention.h"
 #include "userspace/history/schema.h"
 #include "userspace/history/writer.h"
 #include "userspace/profile/survey.h"
@@ -108,7 +111,12 @@ class Historian {
   };
 
   void Work();
+  // A round, repeated if it was necessary and possible to make room for it.
+  absl::Status RoundWithRoom();
+  absl::Status TryRound();
   absl::Status Round();
+  void ForgetProcesses();
+  void Close();
   // After a round with paths.
   void Pause(absl::Duration cost);
   // Most bytes first. A path that has a row keeps it until another one is clearly larger.
@@ -122,7 +130,6 @@ class Historian {
   absl::Status AddPaths(Turn& turn, Known& known, std::vector<HistoryNames::Task>& tasks);
   // Also those that a daemon before this one has left, once all that run are known.
   absl::Status EndProcesses(absl::Time now, const profile::Survey& survey, const std::vector<Gone>& gone);
-  void Note(const absl::Status& status);
   bool SleepUntil(base::Instant end);         // or until somebody asks for a round; false: the thread shall stop
   uint64_t BeginRound();                      // returns the calls of WriteNow so far
   void EndRound(uint64_t asked, bool is_ok);  // `asked`: what BeginRound returned
@@ -134,15 +141,15 @@ class Historian {
 
   // Of the thread.
   std::unique_ptr<history::Writer> writer_;
+  history::Pruner pruner_;
   std::map<uint64_t, Known> known_;  // by process id
   profile::Activities activities_;
   base::Instant paths_at_ = base::Instant::InfinitePast();  // when they are read again
   // Of this round.
   absl::Duration new_paths_cost_ = {};
   bool has_left_paths_ = false;  // new ones
-  base::Instant pruned_ = base::Instant::InfinitePast();
   bool has_ended_others_ = false;
-  bool has_failed_ = false;
+  base::RepeatedTask writing_;
 
   absl::Mutex mutex_;
   bool shall_stop_ ABSL_GUARDED_BY(mutex_) = false;

@@ -129,6 +129,11 @@ absl::Status Database::Execute(const std::string& sql) {
   return ErrorOf(handle_, sqlite3_exec(handle_, sql.c_str(), nullptr, nullptr, nullptr));
 }
 
+bool Database::HasMoved() const {
+  int has_moved = 0;
+  return sqlite3_file_control(handle_, "main", SQLITE_FCNTL_HAS_MOVED, &has_moved) == SQLITE_OK && has_moved != 0;
+}
+
 int64_t Database::last_id() const { return sqlite3_last_insert_rowid(handle_); }
 int64_t Database::changes() const { return sqlite3_changes64(handle_); }
 

@@ -70,6 +70,9 @@ class Database {
   // Statements that run at this time are given up.
   void SetDeadline(base::Instant deadline);
 
+  // Whether the file is no longer at its path: what is written is seen by nobody.
+  bool HasMoved() const;
+
   absl::Status Execute(const std::string& sql);
   Statement Prepare(const char* sql) { return {handle_, sql}; }
   int64_t last_id() const;

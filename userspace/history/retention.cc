@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/history/retention.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
@@ -18,8 +20,16 @@ namespace {
 // rest.
 constexpr double kFull = 0.9;
 constexpr double kEnough = 0.85;
+// So much is made at a time for a transaction that found none: points of a moment in which many processes start need
+// more than is left from kFull on.
+constexpr double kRoom = 0.1;
+// A database that stays full, because nothing more can be removed, is pruned again when so much was written: to find
+// the user with the most bytes takes a second if there are 500 MB.
+constexpr double kWorthPruning = 0.01;
 // Then another user may have the most.
 constexpr size_t kWindowsAtATime = 16;
+// The same for processes: one of so many.
+constexpr size_t kEndedAtATime = 8;
 
 // Free pages are used again. If there are more than this share, some go back to the file system.
 constexpr double kFree = 0.25;
@@ -106,37 +116,6 @@ absl::Status RemoveOld(Database& database, absl::Time now) {
   return marks.Bind(absl::ToUnixMillis(now - Levels()[kLevels - 1].age)).Run();
 }
 
-// Removes some windows of the user with the most bytes, of the finest level that has one. False: there is none.
-absl::StatusOr<bool> RemoveFromLargest(Database& database, uint64_t enough_pages) {
-  Statement largest = database.Prepare(
-      "SELECT coalesce(owner, -1) AS user, sum(40 + length(rows)) AS bytes FROM points "
-      "JOIN processes ON processes.id = points.process GROUP BY user ORDER BY bytes DESC LIMIT 1");
-  if (!largest.Step()) return largest.status().ok() ? absl::StatusOr<bool>(false) : largest.status();
-  const int64_t owner = largest.Integer(0);
-  largest.Reset();
-  Statement newest = database.Prepare("SELECT max(time) FROM ticks WHERE level = ?");
-  bool has_removed = false;
-  for (size_t level = 0, windows = 0; level < kLevels && windows < kWindowsAtATime;) {
-    newest.Reset().Bind(static_cast<int64_t>(level));
-    // The window of the latest points is in use.
-    const int64_t limit = newest.Step() ? WindowBegin(level, newest.Integer(0)) : 0;
-    newest.Reset();
-    const auto end = OldestWindow(database, level, limit, owner);
-    if (!end.ok()) return end.status();
-    if (!end->has_value()) {
-      level++;
-      continue;
-    }
-    if (absl::Status status = RemoveWindow(database, level, **end, owner); !status.ok()) return status;
-    has_removed = true;
-    windows++;
-    const absl::StatusOr<uint64_t> used = UsedPages(database);
-    if (!used.ok()) return used.status();
-    if (*used < enough_pages) break;
-  }
-  return has_removed;
-}
-
 // Removes the frames that no path has.
 absl::Status RemoveUnusedFrames(Database& database) {
   absl::flat_hash_set<int64_t> used;
@@ -179,6 +158,71 @@ absl::Status RemoveOrphans(Database& database) {
   return transaction.Commit();
 }
 
+// Removes some windows of the user, of the finest level that has one. False: there is none.
+absl::StatusOr<bool> RemoveWindows(Database& database, int64_t owner, uint64_t enough_pages) {
+  Statement newest = database.Prepare("SELECT max(time) FROM ticks WHERE level = ?");
+  bool has_removed = false;
+  for (size_t level = 0, windows = 0; level < kLevels && windows < kWindowsAtATime;) {
+    newest.Reset().Bind(static_cast<int64_t>(level));
+    // The window of the latest points is in use.
+    const int64_t limit = newest.Step() ? WindowBegin(level, newest.Integer(0)) : 0;
+    newest.Reset();
+    const auto end = OldestWindow(database, level, limit, owner);
+    if (!end.ok()) return end.status();
+    if (!end->has_value()) {
+      level++;
+      continue;
+    }
+    if (absl::Status status = RemoveWindow(database, level, **end, owner); !status.ok()) return status;
+    has_removed = true;
+    windows++;
+    const absl::StatusOr<uint64_t> used = UsedPages(database);
+    if (!used.ok()) return used.status();
+    if (*used < enough_pages) break;
+  }
+  return has_removed;
+}
+
+// Removes the points of a share of the user's processes that have ended, those that ended first. False: there is none.
+absl::StatusOr<bool> RemoveEnded(Database& database, int64_t owner) {
+  Transaction transaction(database);
+  if (!transaction.begun().ok()) return transaction.begun();
+  Statement ended = database.Prepare(
+      "SELECT id, started FROM processes WHERE ended IS NOT NULL AND coalesce(owner, -1) = ? "
+      "AND coalesce(last0, last1, last2) IS NOT NULL ORDER BY ended");
+  std::vector<std::pair<int64_t, int64_t>> processes;
+  for (ended.Bind(owner); ended.Step();) processes.emplace_back(ended.Integer(0), ended.Integer(1));
+  if (!ended.status().ok()) return ended.status();
+  if (processes.empty()) return false;
+  processes.resize((processes.size() + kEndedAtATime - 1) / kEndedAtATime);
+  Statement remove = database.Prepare("DELETE FROM points WHERE level = ? AND time >= ? AND process = ?");
+  Statement forget = database.Prepare("UPDATE processes SET last0 = NULL, last1 = NULL, last2 = NULL WHERE id = ?");
+  for (const auto& [id, started] : processes) {
+    absl::Status status = forget.Bind(id).Run();
+    for (size_t level = 0; status.ok() && level < kLevels; level++) {
+      status = remove.Bind(static_cast<int64_t>(level)).Bind(started).Bind(id).Run();
+    }
+    if (!status.ok()) return status;
+  }
+  if (absl::Status status = transaction.Commit(); !status.ok()) return status;
+  if (absl::Status status = RemoveOrphans(database); !status.ok()) return status;
+  return true;
+}
+
+// Removes something of the user with the most bytes. False: there is nothing more.
+absl::StatusOr<bool> RemoveFromLargest(Database& database, uint64_t enough_pages) {
+  Statement largest = database.Prepare(
+      "SELECT coalesce(owner, -1) AS user, sum(40 + length(rows)) AS bytes FROM points "
+      "JOIN processes ON processes.id = points.process GROUP BY user ORDER BY bytes DESC LIMIT 1");
+  if (!largest.Step()) return largest.status().ok() ? absl::StatusOr<bool>(false) : largest.status();
+  const int64_t owner = largest.Integer(0);
+  largest.Reset();
+  const absl::StatusOr<bool> removed = RemoveWindows(database, owner, enough_pages);
+  if (!removed.ok() || *removed) return removed;
+  // All that is left is in the windows in use, where the points of a running process need the ones before.
+  return RemoveEnded(database, owner);
+}
+
 // Gives free pages back to the file system: all that are beyond the bound, which may have been larger at the last
 // start, and some if there are many.
 absl::Status GiveBack(Database& database, uint64_t most_pages) {
@@ -198,6 +242,25 @@ absl::Status GiveBack(Database& database, uint64_t most_pages) {
   return LimitPages(database, most_pages);
 }
 
+uint64_t ShareOf(uint64_t pages, double share) { return static_cast<uint64_t>(share * static_cast<double>(pages)); }
+
+bool IsFull(uint64_t used, uint64_t most_pages) { return used >= ShareOf(most_pages, kFull); }
+
+// Removes points until fewer than `enough_pages` are in use, and what no point needs. Returns the pages in use then.
+absl::StatusOr<uint64_t> PruneTo(Database& database, uint64_t enough_pages, uint64_t most_pages) {
+  for (;;) {
+    const absl::StatusOr<uint64_t> used = UsedPages(database);
+    if (!used.ok()) return used;
+    if (*used < enough_pages) break;
+    const absl::StatusOr<bool> removed = RemoveFromLargest(database, enough_pages);
+    if (!removed.ok()) return removed.status();
+    if (!*removed) break;
+  }
+  if (absl::Status status = RemoveOrphans(database); !status.ok()) return status;
+  if (absl::Status status = GiveBack(database, most_pages); !status.ok()) return status;
+  return UsedPages(database);
+}
+
 }  // namespace
 
 absl::StatusOr<uint64_t> UsedPages(Database& database) {
@@ -207,19 +270,33 @@ absl::StatusOr<uint64_t> UsedPages(Database& database) {
   return pages.Integer(0);
 }
 
-absl::Status Prune(Database& database, uint64_t most_pages, absl::Time now) {
+absl::StatusOr<uint64_t> Prune(Database& database, uint64_t most_pages, absl::Time now) {
   if (absl::Status status = RemoveOld(database, now); !status.ok()) return status;
-  absl::StatusOr<uint64_t> used = UsedPages(database);
-  const auto most = static_cast<double>(most_pages);
-  for (bool shall_go_on = used.ok() && static_cast<double>(*used) >= kFull * most; shall_go_on;) {
-    const absl::StatusOr<bool> removed = RemoveFromLargest(database, static_cast<uint64_t>(kEnough * most));
-    if (!removed.ok()) return removed.status();
-    used = UsedPages(database);
-    shall_go_on = *removed && used.ok() && static_cast<double>(*used) >= kEnough * most;
-  }
+  const absl::StatusOr<uint64_t> used = UsedPages(database);
+  if (!used.ok()) return used;
+  return PruneTo(database, IsFull(*used, most_pages) ? ShareOf(most_pages, kEnough) : most_pages, most_pages);
+}
+
+absl::Status Pruner::PruneIfDue(Database& database, absl::Time now) {
+  const absl::StatusOr<uint64_t> used = UsedPages(database);
   if (!used.ok()) return used.status();
-  if (absl::Status status = RemoveOrphans(database); !status.ok()) return status;
-  return GiveBack(database, most_pages);
+  const bool is_filling = IsFull(*used, most_pages_) && *used > pages_ + ShareOf(most_pages_, kWorthPruning);
+  if (!is_filling && base::Now() - pruned_ < kInterval) return absl::OkStatus();
+  pruned_ = base::Now();
+  const absl::StatusOr<uint64_t> left = Prune(database, most_pages_, now);
+  pages_ = left.value_or(*used);
+  return left.status();
+}
+
+bool Pruner::MakeRoom(Database& database, absl::Time now) {
+  if (base::Now() < no_room_until_) return false;
+  const uint64_t used = UsedPages(database).value_or(0);
+  const absl::Status old = RemoveOld(database, now);
+  const uint64_t enough = used - std::min(used, ShareOf(most_pages_, kRoom));
+  const uint64_t left = old.ok() ? PruneTo(database, enough, most_pages_).value_or(used) : used;
+  if (left < used) return true;
+  no_room_until_ = base::Now() + kInterval;
+  return false;
 }
 
 }  // namespace heaptap::history

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include <algorithm>
 
@@ -116,6 +117,14 @@ absl::Status LimitPages(Database& database, uint64_t most_pages) {
 uint64_t LogBytes(const std::string& path) {
   struct stat log;
   return stat(absl::StrCat(path, "-wal").c_str(), &log) == 0 ? log.st_size : 0;
+}
+
+bool IsDiskFull(const std::string& path) {
+  // More than a transaction of one moment writes, unless very many processes start in it.
+  constexpr uint64_t kRoom = 1 << 20;
+  struct statvfs disk;
+  // As root, who may use reserved blocks.
+  return statvfs(path.c_str(), &disk) == 0 && uint64_t{disk.f_bfree} * disk.f_frsize < kRoom;
 }
 
 absl::Status Check(const std::string& path) {

@@ -24,6 +24,8 @@ inline constexpr uint64_t kLeastBytes = uint64_t{1} << 20;
 uint64_t MostLogBytes(uint64_t most_bytes);
 uint64_t MostPages(uint64_t most_bytes);
 uint64_t LogBytes(const std::string& path);
+// Whether the file system has no room for a transaction.
+bool IsDiskFull(const std::string& path);
 // From now on the database does not grow beyond its share, or beyond its present size if that is more.
 absl::Status LimitPages(Database& database, uint64_t most_pages);
 

@@ -14,6 +14,10 @@ constexpr char kAddTick[] = "INSERT OR IGNORE INTO ticks VALUES(?, ?)";
 constexpr char kAddPoint[] = "INSERT OR REPLACE INTO points VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 constexpr char kFindPath[] = "SELECT id FROM paths WHERE frames = ?";
 constexpr char kFindNumber[] = "SELECT number FROM process_paths WHERE process = ? AND path = ?";
+constexpr char kAddFile[] =
+    "INSERT INTO files(id, path, version) VALUES(1 + max(?, (SELECT coalesce(max(id), 0) FROM files)), ?, ?)";
+constexpr char kAddFrame[] =
+    "INSERT INTO frames(id, file, offset) VALUES(1 + max(?, (SELECT coalesce(max(id), 0) FROM frames)), ?, ?)";
 constexpr char kFindFrame[] = "SELECT id, named FROM frames WHERE file = ? AND offset = ?";
 
 constexpr const char* kNoteLast[kLevels] = {"UPDATE processes SET last0 = ? WHERE id = ?",
@@ -62,7 +66,7 @@ absl::Status Writer::Begin() {
   if (LogBytes(path_) > MostLogBytes(most_bytes_)) {
     database_->Execute("PRAGMA wal_checkpoint(TRUNCATE)").IgnoreError();
     if (LogBytes(path_) > MostLogBytes(most_bytes_)) {
-      return absl::ResourceExhaustedError("another program has kept the database open in one transaction for too long");
+      return absl::UnavailableError("another program has kept the database open in one transaction for too long");
     }
   }
   return database_->Execute("BEGIN IMMEDIATE");
@@ -129,11 +133,10 @@ absl::StatusOr<int64_t> Writer::AddFile(const CodeFile& file) {
   Statement find = database_->Prepare("SELECT id FROM files WHERE path = ? AND version = ?");
   if (find.Bind(absl::string_view(file.path)).BindBlob(file.version).Step()) return find.Integer(0);
   if (!find.status().ok()) return find.status();
-  Statement add = database_->Prepare("INSERT INTO files(path, version) VALUES(?, ?)");
-  if (absl::Status status = add.Bind(absl::string_view(file.path)).BindBlob(file.version).Run(); !status.ok()) {
-    return status;
-  }
-  return database_->last_id();
+  Statement add = database_->Prepare(kAddFile);
+  add.Bind(last_file_).Bind(absl::string_view(file.path)).BindBlob(file.version);
+  if (absl::Status status = add.Run(); !status.ok()) return status;
+  return last_file_ = database_->last_id();
 }
 
 absl::StatusOr<int64_t> Writer::FrameNumber(const FileOffset& place, std::vector<NewFrame>& new_frames) {
@@ -146,11 +149,10 @@ absl::StatusOr<int64_t> Writer::FrameNumber(const FileOffset& place, std::vector
     return frame;
   }
   if (!find_frame_.status().ok()) return find_frame_.status();
-  Statement add = database_->Prepare("INSERT INTO frames(file, offset) VALUES(?, ?)");
-  if (absl::Status status = add.Bind(place.file).Bind(static_cast<int64_t>(place.offset)).Run(); !status.ok()) {
-    return status;
-  }
-  const int64_t frame = database_->last_id();
+  Statement add = database_->Prepare(kAddFrame);
+  add.Bind(last_frame_).Bind(place.file).Bind(static_cast<int64_t>(place.offset));
+  if (absl::Status status = add.Run(); !status.ok()) return status;
+  const int64_t frame = last_frame_ = database_->last_id();
   if (place.file != 0 && asked_.insert(frame).second) new_frames.push_back({frame, place});
   return frame;
 }

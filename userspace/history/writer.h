@@ -69,8 +69,8 @@ class Writer {
   // `most_bytes`: of the file and its log, at least kLeastBytes. Errors also of OpenForWriting.
   static absl::StatusOr<std::unique_ptr<Writer>> Open(const std::string& path, uint64_t most_bytes);
 
-  // Everything between the two is written together, or nothing of it. ResourceExhausted: another program keeps the log
-  // from being emptied.
+  // Everything between the two is written together, or nothing of it. Unavailable: another program keeps the log from
+  // being emptied.
   absl::Status Begin();
   absl::Status Commit();
   // After this, the ids of all objects of this transaction are invalid, and the next points are whole.
@@ -83,6 +83,7 @@ class Writer {
   // Ends the processes that ran when the last writer ended, except those in `running`.
   absl::Status EndOthers(absl::Span<const int64_t> running, absl::Time time);
 
+  // Ids of files and frames are not given again, as long as this object lives.
   absl::StatusOr<int64_t> AddFile(const CodeFile& file);
   // Frames innermost first. Returns the number of the path in the process, from 1. `new_frames`: gets
   // each frame whose names have not been looked up, once.
@@ -121,6 +122,10 @@ class Writer {
   // By process. A rolled back transaction empties it.
   std::map<int64_t, uint64_t> path_counts_;
   absl::flat_hash_set<int64_t> asked_;  // frames that were new
+  // The ids that were given last. Names come later, by id, so the id of a file or frame that was pruned must not be
+  // given to another one.
+  int64_t last_file_ = 0;
+  int64_t last_frame_ = 0;
   Statement add_tick_;
   Statement add_point_;
   Statement find_path_;
