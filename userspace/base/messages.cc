@@ -1,10 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/base/messages.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <unistd.h>
 
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/printable_text.h"
+#include "userspace/base/threads.h"
 
 namespace heaptap::base {
 namespace {
@@ -12,11 +27,113 @@ namespace {
 // A message can quote a file's notes, which may be megabytes.
 constexpr size_t kLongestLine = 4096;
 
+// The lines that wait for the thread, which may outlive its MessageThread: nothing ends a write that nobody reads.
+struct Queue {
+  absl::Mutex mutex;
+  std::deque<std::string> lines ABSL_GUARDED_BY(mutex);
+  size_t bytes ABSL_GUARDED_BY(mutex) = 0;
+  uint64_t lost ABSL_GUARDED_BY(mutex) = 0;  // lines, after those that wait
+  bool is_writing ABSL_GUARDED_BY(mutex) = false;
+  bool shall_end ABSL_GUARDED_BY(mutex) = false;
+
+  bool HasLines() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { return !lines.empty() || lost != 0; }
+
+  void Add(std::string line) {
+    absl::MutexLock lock(&mutex);
+    if (lost != 0 || bytes + line.size() > MessageThread::kMaxBytes) {
+      lost++;
+      return;
+    }
+    bytes += line.size();
+    lines.push_back(std::move(line));
+  }
+
+  // Waits for the next line. None: the thread shall end.
+  std::optional<std::string> Take() {
+    absl::MutexLock lock(&mutex);
+    is_writing = false;
+    const auto has_work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { return shall_end || HasLines(); };
+    mutex.Await(absl::Condition(&has_work));
+    if (!HasLines()) return std::nullopt;
+    is_writing = true;
+    if (lines.empty()) {
+      return absl::StrCat("heaptap: ", std::exchange(lost, 0),
+                          " messages are lost here, because nobody read the ones before in time\n");
+    }
+    std::string line = std::move(lines.front());
+    lines.pop_front();
+    bytes -= line.size();
+    return line;
+  }
+};
+
+// Of the MessageThread; null: there is none.
+struct Current {
+  absl::Mutex mutex;
+  std::shared_ptr<Queue> queue ABSL_GUARDED_BY(mutex);
+
+  void Set(std::shared_ptr<Queue> replacement) {
+    absl::MutexLock lock(&mutex);
+    queue = std::move(replacement);
+  }
+  std::shared_ptr<Queue> Get() {
+    absl::MutexLock lock(&mutex);
+    return queue;
+  }
+};
+
+// Never deleted: threads may say something while the program ends.
+Current& TheCurrent() {
+  static Current* const current = new Current;
+  return *current;
+}
+
+// Waits until all is written, or cannot be.
+void WriteWhole(absl::string_view text) {
+  while (!text.empty()) {
+    const ssize_t put = write(STDERR_FILENO, text.data(), text.size());
+    if (put >= 0) {
+      text.remove_prefix(put);
+    } else if (errno == EAGAIN) {
+      // Another process, which has the same open file, does not want to wait.
+      pollfd reader = {.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+      PollUntil(absl::MakeSpan(&reader, 1), Instant::InfiniteFuture());
+    } else if (errno != EINTR) {
+      return;
+    }
+  }
+}
+
 }  // namespace
+
+MessageThread::MessageThread() {
+  const auto queue = std::make_shared<Queue>();
+  absl::StatusOr<std::thread> thread = StartThread([queue] {
+    while (const std::optional<std::string> line = queue->Take()) WriteWhole(*line);
+  });
+  if (!thread.ok()) return;
+  thread->detach();
+  TheCurrent().Set(queue);
+}
+
+MessageThread::~MessageThread() {
+  const std::shared_ptr<Queue> queue = TheCurrent().Get();
+  if (queue == nullptr) return;
+  {
+    absl::MutexLock lock(&queue->mutex);
+    queue->shall_end = true;
+    const auto is_done = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(queue->mutex) {
+      return !queue->HasLines() && !queue->is_writing;
+    };
+    AwaitUntil(queue->mutex, absl::Condition(&is_done), Now() + kLastPatience);
+  }
+  TheCurrent().Set(nullptr);
+}
 
 void SayPlain(absl::string_view line) {
   // The last defence: an unprintable name could forge lines or control the terminal.
-  const std::string text = absl::StrCat(Printable(line), "\n");
+  std::string text = absl::StrCat(Printable(line), "\n");
+  if (const std::shared_ptr<Queue> queue = TheCurrent().Get(); queue != nullptr) return queue->Add(std::move(text));
   [[maybe_unused]] const ssize_t put = write(STDERR_FILENO, text.data(), text.size());
 }
 

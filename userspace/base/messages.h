@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messages for people on stderr, each with one write(2), so that lines of several processes do not mix.
+// Messages for people on stderr, each with one write(2), so that lines of several processes do not mix. Thread-safe.
 #ifndef HEAPTAP_USERSPACE_BASE_MESSAGES_H_
 #define HEAPTAP_USERSPACE_BASE_MESSAGES_H_
 
+#include <cstddef>
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 
 namespace heaptap::base {
 
@@ -16,6 +18,22 @@ namespace heaptap::base {
 void Say(absl::string_view line);
 // Writes the line alone.
 void SayPlain(absl::string_view line);
+
+// While it lives, a thread of its own writes the messages of this process. So nobody else waits where stderr is not
+// read: a pipe, a terminal, a journal. Make one at a time, and say nothing after its end.
+class MessageThread {
+ public:
+  // Bytes of lines that wait. Further lines are lost until those that wait are written; then their number is said.
+  static constexpr size_t kMaxBytes = 1 << 20;
+  // How long its end waits for a reader.
+  static constexpr absl::Duration kLastPatience = absl::Seconds(1);
+
+  // If the thread cannot be started, messages are written as before.
+  MessageThread();
+  ~MessageThread();
+  MessageThread(const MessageThread&) = delete;
+  MessageThread& operator=(const MessageThread&) = delete;
+};
 
 // Makes text that a process chose safe for a terminal: bytes other than printable ASCII become '?'.
 std::string AsciiOnly(absl::string_view text);

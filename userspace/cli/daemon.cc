@@ -405,6 +405,8 @@ int Serve(const DaemonFlags& flags, const DaemonOptions& options, const std::vec
   signal(SIGHUP, SIG_DFL);
   Signals signals({SIGUSR1, SIGUSR2, SIGINT, SIGTERM, SIGHUP});
   if (!signals.status().ok()) return Report(signals.status());
+  // After the signals, which a thread that does not block them would take.
+  const base::MessageThread messages;
   Priority priority;
   RaiseDescriptorLimit();
   absl::StatusOr<std::unique_ptr<daemon::Daemon>> started =
