@@ -101,6 +101,8 @@ std::shared_ptr<const DumpFile> DumpFolder::Fill(absl::string_view contents) con
     return dump;
   }
   dump->error_ = base::WriteAll(dump->file_.get(), contents);
+  // Only a dump that is on the disk gets a name, so that a crash of the machine leaves no empty one.
+  if (dump->error_ == 0 && fdatasync(dump->file_.get()) != 0) dump->error_ = errno;
   if (dump->error_ != 0) return dump;
   // Some file systems report a lack of space only when a descriptor is closed.
   const int copy = fcntl(dump->file_.get(), F_DUPFD_CLOEXEC, 0);

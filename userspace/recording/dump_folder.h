@@ -60,7 +60,7 @@ class DumpFolder {
   // InvalidArgument: the prefix has no name. FailedPrecondition: no such folder, or not writable.
   static absl::StatusOr<DumpFolder> Open(absl::string_view prefix, absl::string_view option = "-o");
 
-  // Writes a file without a name. Name gives it one, and reports an error of the writing.
+  // Writes a file without a name, and waits for the disk. Name gives it one, and reports an error of the writing.
   std::shared_ptr<const DumpFile> Fill(absl::string_view contents) const;
   // Names a dump <prefix>.<pid>.<seq>.<kind><n>.heap, a final one without <n>, mode 0600. Advances `sequence` only on
   // success. Returns the path.
