@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Programs that the kernel does not run for want of memory.
+// Programs that the kernel does not run, and entries that it does not delete, for want of memory.
 #include <bpf/bpf.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/bpf_puppet.h"
 #include "tests/unit/need_bpf.h"
@@ -23,6 +24,7 @@ namespace {
 
 // So many of the next runs fail.
 std::atomic<int> runs_to_fail = 0;
+std::atomic<int> deletions_to_fail = 0;
 
 }  // namespace
 
@@ -32,6 +34,15 @@ extern "C" int bpf_prog_test_run_opts(int program, bpf_test_run_opts* options) {
       reinterpret_cast<decltype(&bpf_prog_test_run_opts)>(dlsym(RTLD_NEXT, "bpf_prog_test_run_opts"));
   if (runs_to_fail == 0) return run(program, options);
   runs_to_fail--;
+  errno = ENOMEM;
+  return -ENOMEM;
+}
+
+// As Linux before 6.8 fails, which leaves the count as it was.
+extern "C" int bpf_map_delete_batch(int map, const void* keys, uint32_t* count, const bpf_map_batch_opts* options) {
+  static const auto run = reinterpret_cast<decltype(&bpf_map_delete_batch)>(dlsym(RTLD_NEXT, "bpf_map_delete_batch"));
+  if (deletions_to_fail == 0) return run(map, keys, count, options);
+  deletions_to_fail--;
   errno = ENOMEM;
   return -ENOMEM;
 }
@@ -50,7 +61,10 @@ constexpr uint64_t kBytes = 100;
 
 class BpfFailingRuns : public testing::Test {
  protected:
-  ~BpfFailingRuns() override { runs_to_fail = 0; }
+  ~BpfFailingRuns() override {
+    runs_to_fail = 0;
+    deletions_to_fail = 0;
+  }
 
   absl::Status Load() { return recording_.Load(kSizes); }
   Books& books() { return *recording_.books; }
@@ -124,6 +138,33 @@ TEST_F(BpfFailingRuns, DeletedTalliesCountUntilARunSucceeds) {
     ASSERT_TRUE(books().Forget({}).ok());
     EXPECT_EQ(Tallies(), 0u);
   }
+}
+
+TEST_F(BpfFailingRuns, DeletionsAreRepeated) {
+  NEED_BPF(Load());
+  Puppet puppet;
+  const uint64_t id = Track(puppet);
+  Sample(puppet, 0x1000);
+  puppet.End(SIGKILL);
+  while (books().processes().IsCurrent(puppet.pid(), id)) usleep(1000);
+  deletions_to_fail = kTries - 1;
+  EXPECT_TRUE(books().Forget({id}).ok());
+  EXPECT_EQ(deletions_to_fail, 0);
+  EXPECT_EQ(CountEntries("tallies"), 0u);
+}
+
+TEST_F(BpfFailingRuns, AnEntryThatStaysKeepsNoOtherOne) {
+  NEED_BPF(Load());
+  Puppet puppet;
+  const uint64_t id = Track(puppet);
+  Sample(puppet, 0x1000);
+  puppet.End(SIGKILL);
+  while (books().processes().IsCurrent(puppet.pid(), id)) usleep(1000);
+  deletions_to_fail = 2 * kTries;  // two keys of losses
+  const absl::Status status = books().Forget({id});
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(status.message(), testing::StartsWith("2 entries of ended processes stay"));
+  EXPECT_EQ(CountEntries("tallies"), 0u);
 }
 
 }  // namespace

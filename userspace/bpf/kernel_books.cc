@@ -192,10 +192,10 @@ absl::Status KernelBooks::Sweep() {
     return KernelError(error, "sweeping the map of live objects");
   }
   const uint64_t end = base::Now().nanoseconds();
-  DeleteKeys(object_->maps.forgotten, swept);
+  const bool is_done = DeleteKeys(object_->maps.forgotten, swept).left == 0;
   absl::MutexLock lock(&mutex_);
-  // Those behind them were forgotten meanwhile.
-  forgotten_.erase(forgotten_.begin(), forgotten_.begin() + static_cast<ptrdiff_t>(swept.size()));
+  // Those behind them were forgotten meanwhile. A mark that stays would fill the map, so the next sweep tries again.
+  if (is_done) forgotten_.erase(forgotten_.begin(), forgotten_.begin() + static_cast<ptrdiff_t>(swept.size()));
   forgotten_since_ = begin;
   sweep_again_at_ = end + std::max((end - begin) * kSweepPause, kShortestSweepPause);
   // Where most objects live, a sweep deletes little, and the map would ask for the next one at once.
@@ -206,8 +206,8 @@ absl::Status KernelBooks::Sweep() {
 
 absl::Status KernelBooks::Forget(const std::set<uint64_t>& process_ids) {
   // The ends and the tallies tell a later collector what is left to forget, so losses and stacks go before them.
-  DeleteKeys(object_->maps.losses, LossKeys(process_ids));
-  DeleteKeys(object_->maps.unnoticed, std::vector<uint64_t>(process_ids.begin(), process_ids.end()));
+  size_t left = DeleteKeys(object_->maps.losses, LossKeys(process_ids)).left;
+  left += DeleteKeys(object_->maps.unnoticed, std::vector<uint64_t>(process_ids.begin(), process_ids.end())).left;
   std::vector<heaptap_tally_key> tallies;
   std::set<uint64_t> with_tallies;
   absl::Status status = ForEachEntry<heaptap_tally_key, heaptap_tally>(
@@ -238,13 +238,17 @@ absl::Status KernelBooks::Forget(const std::set<uint64_t>& process_ids) {
       return std::find(forgotten_.begin(), forgotten_.end(), process_id) != forgotten_.end();
     });
   }
-  DeleteKeys(object_->maps.forgotten, unmarked);
-  DeleteKeys(object_->maps.stacks, StackKeys(tallies));
-  deleted_tallies_ += DeleteKeys(object_->maps.tallies, tallies);
+  left += DeleteKeys(object_->maps.forgotten, unmarked).left;
+  left += DeleteKeys(object_->maps.stacks, StackKeys(tallies)).left;
+  const Deletion of_tallies = DeleteKeys(object_->maps.tallies, tallies);
+  left += of_tallies.left;
+  deleted_tallies_ += of_tallies.deleted;
   heaptap_tallies_deleted deleted = {deleted_tallies_};
   // Otherwise they count as entries until the next call.
   if (RunProgram(program(Program::kTalliesDeleted), deleted) == 0) deleted_tallies_ = 0;
-  return absl::OkStatus();
+  if (left == 0) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat(left, " entries of ended processes stay in the kernel's maps until the recording ends"));
 }
 
 void KernelBooks::MarkClosed(uint64_t process_id) { Mark(object_->maps.forgotten, process_id); }

@@ -50,8 +50,8 @@ absl::Status ForEachEntry(const bpf_map* map, Visit visit) {
   }
 }
 
-// Tries of a look-up and of a run: the kernel may have no memory for a moment. Then an entry that is there must not
-// count as absent, and what a program does must not be left out.
+// Tries of a look-up, of a run and of a deletion: the kernel may have no memory for a moment. Then an entry that is
+// there must not count as absent, and what a program does must not be left out.
 inline constexpr int kTries = 3;
 
 // Copies the value of `key`. Returns 0 or a negative errno value; -ENOENT: there is no such entry.
@@ -81,18 +81,33 @@ template <typename Argument>
   return error;
 }
 
-// Deletes the keys that exist. Returns their number.
-template <typename Key>
-size_t DeleteKeys(const bpf_map* map, const std::vector<Key>& keys) {
+// Entries of a map.
+struct Deletion {
   size_t deleted = 0;
+  size_t left = 0;  // that the kernel refused to delete, kTries times each
+};
+
+// Deletes the keys that exist.
+template <typename Key>
+Deletion DeleteKeys(const bpf_map* map, const std::vector<Key>& keys) {
+  Deletion result;
+  int tries = 0;
   for (size_t done = 0; done < keys.size();) {
-    auto count = static_cast<uint32_t>(keys.size() - done);
+    const auto asked = static_cast<uint32_t>(keys.size() - done);
+    uint32_t count = asked;
     const int error = bpf_map_delete_batch(bpf_map__fd(map), &keys[done], &count, nullptr);
-    deleted += count;
-    if (error != 0 && error != -ENOENT) break;
-    done += count + (error != 0 ? 1 : 0);
+    // Linux before 6.8 does not set the count if it fails before the first key.
+    if (error != 0 && count == asked) count = 0;
+    result.deleted += count;
+    done += count;
+    if (error == 0) break;
+    if (count != 0) tries = 0;
+    if (error != -ENOENT && ++tries < kTries) continue;
+    result.left += error != -ENOENT ? 1 : 0;
+    done++;
+    tries = 0;
   }
-  return deleted;
+  return result;
 }
 
 }  // namespace heaptap::bpf
