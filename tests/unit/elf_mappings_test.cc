@@ -359,6 +359,7 @@ TEST(Mappings, HasABound) {
   for (uint64_t i = 0; i < 2 * kMaxMappings; ++i) added += mappings.Add(Make(i * 16, i * 16 + 8, "x"));
   EXPECT_EQ(added, mappings.size());
   EXPECT_LE(mappings.size(), kMaxMappings);
+  EXPECT_EQ(mappings.refused(), 2 * kMaxMappings - mappings.size());
   EXPECT_GE(mappings.size(), kMaxMappings - 2);
 }
 

@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/support/simulated_books.h"
 #include "userspace/bpf/books.h"
+#include "userspace/elf/mappings.h"
 #include "userspace/recording/live_blocks.h"
 #include "userspace/recording/profile_builder.h"
 
@@ -72,6 +73,18 @@ TEST(LiveBlocks, InAProfile) {
   EXPECT_THAT(profile.contexts[0].blocks,
               UnorderedElementsAre(AllOf(Field(&profile::BlockShare::size, 64), Field(&profile::BlockShare::tid, 5),
                                          Field(&profile::BlockShare::live, profile::Estimate{2, 128, 2, 128}))));
+}
+
+TEST(BuildProfile, SaysThatThereAreTooManyMappings) {
+  bpf::SimulatedKernel kernel;
+  AddressSpace space;
+  for (uint64_t i = 0; i <= elf::kMaxMappings; i++)
+    space.mappings.Add({.start = 16 * i, .end = 16 * i + 16, .inode = 1});
+  const std::unique_ptr<bpf::Books> books = bpf::MakeSimulatedBooks(kernel, false);
+  const ProfileSubject subject = {
+      .pid = 1, .process_id = kProcess, .lg_sample = 0, .allocator = {0x1000, 0x2000}, .space = &space};
+  EXPECT_THAT(BuildProfile(books->entries(), subject, {}, 0, nullptr).warnings,
+              ElementsAre("heaptap: 2 mappings too many: code there has no names"));
 }
 
 // Of a stack at an address where another file's code is by now.

@@ -86,8 +86,10 @@ std::vector<Mapping> InAgreement(const std::vector<Mapping>& placed, std::vector
 bool Mappings::Add(Mapping mapping, const WhenMapped& when) {
   if (mapping.start >= mapping.end) return false;
   // A mapping that splits another one adds two.
-  if (mappings_.size() + 2 > kMaxMappings) return false;
-  if (path_bytes_ + mapping.path.size() > kMaxPathBytes) return false;
+  if (mappings_.size() + 2 > kMaxMappings || path_bytes_ + mapping.path.size() > kMaxPathBytes) {
+    refused_++;
+    return false;
+  }
 
   // Those that it overlaps, and what is left of them.
   const auto first =

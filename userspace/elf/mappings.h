@@ -94,7 +94,7 @@ class Mappings {
   };
 
   // Adds `mapping`, which replaces the parts of others that it overlaps. False: not added, because it is empty or there
-  // is no room.
+  // is no room, which `refused` counts.
   bool Add(Mapping mapping, const WhenMapped& when = {});
 
   // Adds a former mapping of a saved state. REQUIRES: former mappings come in the order of `until`. Others are ignored,
@@ -122,6 +122,8 @@ class Mappings {
   const std::vector<ForgottenRange>& forgotten() const { return forgotten_; }
   // With the former ones.
   std::vector<Mapping> All() const;
+  // How often there was no room for a mapping.
+  uint64_t refused() const { return refused_; }
 
  private:
   void IdentifyFormer(const Mapping& file, absl::string_view build_id);
@@ -131,7 +133,8 @@ class Mappings {
   void Forget(const FormerMapping& former, uint64_t since);
 
   std::vector<std::shared_ptr<const Mapping>> mappings_;
-  size_t path_bytes_ = 0;              // sum over all paths
+  size_t path_bytes_ = 0;  // sum over all paths
+  uint64_t refused_ = 0;
   std::vector<FormerMapping> former_;  // by `until`; those at one place share the mapping
   uint64_t next_former_ = kFormerBegin;
   std::vector<ForgottenRange> forgotten_;

@@ -165,6 +165,10 @@ profile::Profile BuildProfile(const bpf::Entries& entries, const ProfileSubject&
                                           : " samples whose outer frames are missing: their stacks end at ";
     result.warnings.push_back(absl::StrCat("heaptap: ", samples, what, bpf::StackEndDescription(reason)));
   }
+  if (subject.space != nullptr && subject.space->mappings.refused() != 0) {
+    result.warnings.push_back(
+        absl::StrCat("heaptap: ", subject.space->mappings.refused(), " mappings too many: code there has no names"));
+  }
   if (mappings_lost != 0) {
     result.warnings.push_back(
         absl::StrCat("heaptap: ", mappings_lost, " mapping events lost: some addresses may have no library"));
