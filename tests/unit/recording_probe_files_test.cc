@@ -17,6 +17,7 @@
 #include "tests/unit/elf_image.h"
 #include "tests/unit/need_bpf.h"
 #include "userspace/bpf/kernel_books.h"
+#include "userspace/bpf/probes.h"
 #include "userspace/process/allocator_probes.h"
 #include "userspace/recording/probe_files.h"
 
@@ -26,6 +27,7 @@ namespace {
 using elf::ElfImage;
 using elf::ProbeNote;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 constexpr uint64_t kText = 0x401000;
@@ -143,6 +145,31 @@ TEST_F(ProbeFilesTest, AttachesOnce) {
   EXPECT_TRUE(*attached);
   files_->Detach();
   EXPECT_FALSE(IsAttached(file));
+}
+
+TEST_F(ProbeFilesTest, WhoWaitsIsToldOnceThatAllProbesWereRemoved) {
+  NEED_BPF(Load());
+  const base::FileDescriptor file = FileWithNotes(kAlloc + kFree);
+  std::vector<absl::Status> told;
+  files_->Attach(See(file), *process::ReadAllocatorProbes(file.get()), ProbeFiles::kEveryProcess,
+                 [&](const absl::Status& status) { told.push_back(status); });
+  ASSERT_THAT(told, IsEmpty());
+  files_->Detach();
+  ASSERT_THAT(told, SizeIs(1));
+  EXPECT_TRUE(absl::IsNotFound(told[0])) << told[0];
+  // Its worker answers before that of the next file.
+  ASSERT_TRUE(*Attach(FileWithNotes(kFree + kAlloc)));
+  EXPECT_THAT(told, SizeIs(1));
+  EXPECT_FALSE(IsAttached(file));
+}
+
+// The high bits of such an offset would be lost, and another place in the file would be counted up.
+TEST(AttachedProbe, SemaphoresBeyondFourGibibytesAreRefused) {
+  const absl::Status status =
+      bpf::AttachedProbe::Attach(-1, {.path = "/proc/self/exe", .offset = 1, .semaphore_offset = uint64_t{1} << 32}, -1)
+          .status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("beyond 4 GiB"));
 }
 
 // In these files data and code are the same bytes. The sites of heaptap:rate lie behind its semaphores.

@@ -21,6 +21,7 @@ namespace {
 // The semaphore's offset in perf_event_attr.config of a uprobe begins at this bit
 // (/sys/bus/event_source/devices/uprobe/format/ref_ctr_offset).
 constexpr int kSemaphoreShift = 32;
+constexpr int kSemaphoreBits = 32;
 
 // 0: the kernel has no uprobes.
 uint32_t UprobeType() {
@@ -111,6 +112,10 @@ absl::StatusOr<AttachedProbe> AttachedProbe::Attach(int program, const ProbeLoca
   const auto failure = [&](int error) {
     return KernelError(error, absl::StrCat("attaching to offset ", absl::Hex(location.offset), " of ", location.path));
   };
+  if (location.semaphore_offset >> kSemaphoreBits != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(location.path, ": the kernel takes no semaphore beyond 4 GiB in the file"));
+  }
   const uint32_t type = UprobeType();
   if (type == 0) return absl::FailedPreconditionError("this kernel has no uprobes");
   perf_event_attr attributes = {};

@@ -45,7 +45,7 @@ bool HasManySites();
 class AttachedProbe {
  public:
   // `program`: descriptor of the program. `pid`: one process, or -1 for every process that maps the file, now or later.
-  // NotFound: the process is gone.
+  // NotFound: the process is gone. InvalidArgument: the semaphore lies beyond 4 GiB, which only AttachMany can do.
   static absl::StatusOr<AttachedProbe> Attach(int program, const ProbeLocation& location, pid_t pid);
 
   // The same for many sites. REQUIRES: `program` was loaded with kManySitesAttachType.

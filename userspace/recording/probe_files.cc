@@ -222,6 +222,7 @@ ProbeFiles::ProbeFiles(const bpf::Books& books, worker::Errands& errands, const 
 }
 
 ProbeFiles::~ProbeFiles() {
+  attaching_.clear();  // those who wait for it are gone
   if (pins_ == nullptr) Detach();
   if (releasing_.joinable()) releasing_.join();
 }
@@ -307,7 +308,9 @@ void ProbeFiles::Detach() {
     }
   }
   attached_.clear();
-  attaching_.clear();
+  for (const auto& [file, attaching] : std::exchange(attaching_, {})) {
+    for (const Done& done : attaching.waiting) done(absl::NotFoundError("all probes were removed meanwhile"));
+  }
 }
 
 }  // namespace heaptap::recording

@@ -47,8 +47,9 @@ class ProbeFiles {
   ProbeFiles& operator=(const ProbeFiles&) = delete;
 
   // Has a worker attach to the allocator in a file; `pid` is the only process to attach to, or kEveryProcess. A file is
-  // attached once, even if several overlay file systems show it. `done` is called once, perhaps during this call; its
-  // status names the file. NotFound: the process is gone.
+  // attached once, even if several overlay file systems show it. `done` is called once, perhaps during this call, but
+  // not after the end of this object; its status names the file. NotFound: the process is gone, or Detach was called
+  // meanwhile.
   using Done = std::function<void(const absl::Status&)>;
   void Attach(const SeenFile& file, const process::AllocatorProbes& allocator, pid_t pid, Done done);
 
