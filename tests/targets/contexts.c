@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Many call paths: contexts BITS leaks one block of 64 bytes at the end of each of the 2^BITS ways to call go_left()
- * and go_right() BITS times. Prints the number of blocks. For large dumps, and for maps that are too small.
+ * Many call paths: contexts BITS [stay] leaks one block of 64 bytes at the end of each of the 2^BITS ways to call
+ * go_left() and go_right() BITS times. Prints the number of blocks. For large dumps, and for maps that are too small.
+ * With another argument it stays until it is killed.
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define NOINLINE __attribute__((noinline, noclone))
 
@@ -34,5 +36,7 @@ int main(int argc, char** argv) {
     descend(path, bits);
   }
   printf("%lu\n", 1ul << bits);
+  fflush(stdout);
+  if (argc > 2) pause();
   return 0;
 }

@@ -57,13 +57,13 @@ struct ListFlags {
   bool json = false;
 };
 
+void PrintJson(const Json& document) { fputs(ToText(document).c_str(), stdout); }
+
 template <typename T>
-void PrintJson(const char* name, const std::vector<Document<T>>& documents, const Json& more = {}) {
+Json JsonOf(const char* name, const std::vector<Document<T>>& documents) {
   Json list = Json::List();
   for (const Document<T>& document : documents) list.Add(document.json);
-  Json whole = {{"schema_version", exporter::kSchemaVersion}, {name, std::move(list)}};
-  whole.SetAll(more);
-  fputs(ToText(whole).c_str(), stdout);
+  return {{"schema_version", exporter::kSchemaVersion}, {name, std::move(list)}};
 }
 
 std::string OnOrOff(std::optional<bool> active) {
@@ -184,7 +184,7 @@ void PrintPreloadedJson(const std::vector<process::Preloaded>& processes) {
     if (process.collector != 0) entry.Set("collector_pid", process.collector);
     list.Add(std::move(entry));
   }
-  fputs(ToText(Json{{"schema_version", exporter::kSchemaVersion}, {"processes", std::move(list)}}).c_str(), stdout);
+  PrintJson({{"schema_version", exporter::kSchemaVersion}, {"processes", std::move(list)}});
 }
 
 // Whether a daemon has left a recording in the default place. False if this user may not look there.
@@ -225,7 +225,7 @@ int ListEnded(const Client& client, bool as_json) {
   absl::StatusOr<std::vector<EndedDocument>> ended = GetEnded(client);
   if (!ended.ok()) return Report(ended.status());
   if (as_json) {
-    PrintJson("ended", *ended);
+    PrintJson(JsonOf("ended", *ended));
   } else {
     PrintEnded(*ended);
     if (ended->empty()) base::Say("no recorded process has ended");
@@ -242,7 +242,9 @@ int List(const ListFlags& flags, bool socket_given) {
   if (IsNoDaemon(processes.status()) && !socket_given) return ListPreloaded(flags);
   if (!processes.ok()) return Report(processes.status());
   if (flags.json) {
-    PrintJson("processes", *processes, {{"failing", exporter::ToJson(state.failing)}});
+    Json document = JsonOf("processes", *processes);
+    document.Set("failing", exporter::ToJson(state.failing));
+    PrintJson(document);
     return kSuccess;
   }
   if (processes->empty()) {
