@@ -24,6 +24,14 @@ using ::testing::Not;
 constexpr uid_t kNobody = 65534;
 constexpr gid_t kGroup = 4242;
 
+TEST(AccessTest, WhoPays) {
+  EXPECT_EQ(http::Access(http::Peer{0, {0}}, std::nullopt).payer(), 0u);
+  EXPECT_EQ(http::Access(http::Peer{1000, {kGroup}}, kGroup).payer(), 0u) << "trusted as root is";
+  EXPECT_EQ(http::Access(http::Peer{1000, {1000}}, kGroup).payer(), 1000u);
+  EXPECT_EQ(http::Access(std::nullopt, kGroup, 1000).payer(), 1000u) << "TCP";
+  EXPECT_EQ(http::Access(std::nullopt, kGroup).payer(), std::nullopt) << "TCP, of nobody knows whom";
+}
+
 TEST(AccessTest, Rules) {
   EXPECT_TRUE(http::Access(std::nullopt, std::nullopt).Sees(std::nullopt)) << "TCP";
   EXPECT_TRUE(http::Access(http::Peer{0, {0}}, std::nullopt).Sees(1000)) << "root";

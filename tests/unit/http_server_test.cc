@@ -4,8 +4,11 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/file.h>
+#include <sys/fsuid.h>
 #include <sys/stat.h>
 
+#include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -378,6 +381,39 @@ TEST_F(HttpServerTest, TooManyConnections) {
   do {
     answer = Get("/healthz");
   } while (answer.status != 200);
+}
+
+TEST_F(HttpServerTest, ConnectionsByTcpTakeNoneOfTheSocket) {
+  options_.limits.connections = 1;
+  options_.limits.idle = absl::Hours(1);
+  Start();
+  std::vector<base::FileDescriptor> idle;
+  for (size_t i = 0; i < options_.limits.connections_per_user; i++) {
+    idle.push_back(ConnectTcp());
+    // It has a place and a thread.
+    SendAll(idle.back(), "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    ReceiveUntil(idle.back(), "ok\n");
+  }
+  EXPECT_EQ(Get("/healthz").status, 200);
+  EXPECT_EQ(Exchange(ConnectTcp(), "").status, 503) << "the user has all that one user may have";
+}
+
+TEST_F(HttpServerTest, UsersOfTcpHaveAccounts) {
+  std::optional<uid_t> payer;
+  absl::StatusOr<std::unique_ptr<http::Server>> server =
+      http::Server::Start(options_, [&](const http::Request&, const http::Access& access, const http::Sleep&) {
+        payer = access.payer();
+        return http::Response{.body = "done"};
+      });
+  ASSERT_TRUE(server.ok()) << server.status();
+  server_ = *std::move(server);
+  constexpr uid_t kUser = 4321;
+  // The file system's user id is the one of new sockets.
+  const auto before = static_cast<uid_t>(setfsuid(kUser));
+  const base::FileDescriptor client = ConnectTcp();
+  setfsuid(before);
+  EXPECT_EQ(Exchange(client, RequestText("GET", "/")).status, 200);
+  EXPECT_EQ(payer, kUser);
 }
 
 TEST_F(HttpServerTest, ClientThatLeavesWhileItsAnswerIsMade) {

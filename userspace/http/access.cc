@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "absl/status/status.h"
+#include "userspace/base/user_ids.h"
 
 namespace heaptap::http {
 
@@ -31,11 +32,13 @@ absl::StatusOr<Peer> PeerOf(int fd) {
   return peer;
 }
 
-Access::Access(const std::optional<Peer>& peer, std::optional<gid_t> group) : is_local_user_(peer.has_value()) {
-  if (!peer.has_value() || peer->uid == 0) return;
+Access::Access(const std::optional<Peer>& peer, std::optional<gid_t> group, std::optional<uid_t> user)
+    : is_local_user_(peer.has_value()), payer_(user) {
+  if (!peer.has_value()) return;
   const bool is_member =
       group.has_value() && std::find(peer->groups.begin(), peer->groups.end(), *group) != peer->groups.end();
-  if (!is_member) only_ = peer->uid;
+  if (peer->uid != base::kRoot && !is_member) only_ = peer->uid;
+  payer_ = only_.value_or(base::kRoot);
 }
 
 }  // namespace heaptap::http

@@ -19,9 +19,10 @@ struct Limits {
   // A request for the names of a million addresses takes 16 MB; jeprof asks for those of one profile.
   size_t body_bytes = 4 << 20;
   size_t requests_per_connection = 100;
-  size_t connections = 32;          // at once; each has a thread
-  size_t connections_per_user = 8;  // over the Unix socket; the same number is reserved for root
-  size_t connections_by_tcp = 16;   // scrapers may run several requests with ?seconds=N at once
+  // Connections at once; each has a thread. Scrapers may run several requests with ?seconds=N at once.
+  size_t connections = 32;  // over the Unix socket; of these, connections_per_user are kept for root
+  size_t connections_by_tcp = 16;
+  size_t connections_per_user = 8;  // over each of the two
 };
 
 }  // namespace heaptap::http

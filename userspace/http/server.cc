@@ -11,8 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "userspace/base/clock.h"
-#include "userspace/base/user_ids.h"
 #include "userspace/http/channel.h"
+#include "userspace/http/loopback_user.h"
 #include "userspace/http/wire.h"
 
 namespace heaptap::http {
@@ -53,16 +53,23 @@ Server::Server(const ServerOptions& options, Handler handler, UnixListener unix_
       service_(std::move(handler), options.limits, options.group),
       unix_listener_(std::move(unix_listener)),
       loopback_(std::move(loopback)),
-      wakeup_(std::move(wakeup)) {}
+      wakeup_(std::move(wakeup)),
+      unix_places_(
+          {.all = limits_.connections,
+           .of_user = limits_.connections_per_user,
+           .kept_for_root = limits_.connections > limits_.connections_per_user ? limits_.connections_per_user : 0}),
+      tcp_places_({.all = limits_.connections_by_tcp, .of_user = limits_.connections_per_user}) {}
 
 absl::Status Server::StartThreads() {
-  threads_.reserve(limits_.connections + 1);
+  // One for each place.
+  const size_t workers = limits_.connections + (loopback_.valid() ? limits_.connections_by_tcp : 0);
+  threads_.reserve(workers + 1);
   try {
     threads_.emplace_back([this] { Accept(); });
-    while (threads_.size() <= limits_.connections) threads_.emplace_back([this] { Work(); });
+    while (threads_.size() <= workers) threads_.emplace_back([this] { Work(); });
   } catch (const std::system_error& error) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("cannot start ", limits_.connections, " threads for HTTP clients: ", error.what()));
+        absl::StrCat("cannot start ", workers, " threads for HTTP clients: ", error.what()));
   }
   return absl::OkStatus();
 }
@@ -85,8 +92,8 @@ void Server::Accept() {
       continue;
     }
     if (sources[0].revents != 0) return;
-    if (sources[1].revents != 0) AcceptFrom(unix_listener_.fd(), true);
-    if (sources[2].revents != 0) AcceptFrom(loopback_.get(), false);
+    if (sources[1].revents != 0) AcceptFrom(true);
+    if (sources[2].revents != 0) AcceptFrom(false);
   }
 }
 
@@ -95,36 +102,32 @@ bool Server::Pause() {
   return base::PollUntil(absl::MakeSpan(&stop, 1), base::Now() + kPause) > 0;
 }
 
-void Server::AcceptFrom(int listener, bool is_unix) {
-  base::FileDescriptor socket(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
-  if (!socket.valid()) {
+void Server::AcceptFrom(bool is_unix) {
+  const int listener = is_unix ? unix_listener_.fd() : loopback_.get();
+  Connection connection = {.socket = base::FileDescriptor(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC))};
+  if (!connection.socket.valid()) {
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) Pause();
     return;
   }
-  std::optional<Peer> peer;
   if (is_unix) {
-    absl::StatusOr<Peer> found = PeerOf(socket.get());
+    absl::StatusOr<Peer> found = PeerOf(connection.socket.get());
     // A client without a known user has no rights here.
     if (!found.ok()) return;
-    peer = std::move(*found);
+    connection.user = found->uid;
+    connection.peer = std::move(*found);
+  } else {
+    connection.user = LoopbackUserOf(connection.socket.get());
   }
-  const User user = peer.has_value() ? User(ids_.OwnerOf(peer->uid)) : std::nullopt;
-  if (!Admit(socket.get(), user)) return Refuse(socket.get());
+  if (connection.user.has_value()) connection.user = ids_.OwnerOf(*connection.user);
+  if (!Admit(connection)) return Refuse(connection.socket.get());
   absl::MutexLock lock(&mutex_);
-  waiting_.push_back({std::move(socket), std::move(peer)});
+  waiting_.push_back(std::move(connection));
 }
 
-bool Server::Admit(int fd, const User& user) {
+bool Server::Admit(const Connection& connection) {
   absl::MutexLock lock(&mutex_);
-  if (is_stopping_) return false;
-  // Keeps some connections for root, however many users connect.
-  const size_t kept =
-      user == base::kRoot || limits_.connections <= limits_.connections_per_user ? 0 : limits_.connections_per_user;
-  if (open_.size() + kept >= limits_.connections) return false;
-  size_t& count = by_user_[user];
-  if (count >= (user.has_value() ? limits_.connections_per_user : limits_.connections_by_tcp)) return false;
-  ++count;
-  open_.insert(fd);
+  if (is_stopping_ || !PlacesOf(connection).Take(connection.user)) return false;
+  open_.insert(connection.socket.get());
   return true;
 }
 
@@ -141,13 +144,11 @@ void Server::Work() {
       waiting_.pop_back();
     }
     SocketChannel channel(connection.socket.get());
-    service_.Serve(channel, connection.peer);
+    service_.Serve(channel, connection.peer, connection.user);
     absl::MutexLock lock(&mutex_);
     // Before the descriptor number is reused.
     open_.erase(connection.socket.get());
-    const auto count =
-        by_user_.find(connection.peer.has_value() ? User(ids_.OwnerOf(connection.peer->uid)) : std::nullopt);
-    if (--count->second == 0) by_user_.erase(count);
+    PlacesOf(connection).Leave(connection.user);
   }
 }
 

@@ -6,7 +6,6 @@
 
 #include <sys/types.h>
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -22,6 +21,7 @@
 #include "userspace/http/access.h"
 #include "userspace/http/limits.h"
 #include "userspace/http/listener.h"
+#include "userspace/http/places.h"
 #include "userspace/http/service.h"
 
 namespace heaptap::http {
@@ -49,25 +49,25 @@ class Server {
   int port() const { return PortOf(loopback_.get()); }
 
  private:
-  // A user of the Unix socket, who owns the subordinate ids too; none: all clients over TCP.
-  using User = std::optional<uid_t>;
-
   Server(const ServerOptions& options, Handler handler, UnixListener unix_listener, base::FileDescriptor loopback,
          base::FileDescriptor wakeup);
 
   absl::Status StartThreads();
   void Accept();
-  void AcceptFrom(int listener, bool is_unix);
+  void AcceptFrom(bool is_unix);
   // True: the server shall stop.
   bool Pause();
   void Work();
-  // Counts one more connection of this user. False: it cannot be served now.
-  bool Admit(int fd, const User& user);
-
   struct Connection {
-    base::FileDescriptor socket;
-    std::optional<Peer> peer;
+    base::FileDescriptor socket = {};
+    std::optional<Peer> peer = {};   // of the Unix socket
+    std::optional<uid_t> user = {};  // who owns the subordinate ids too; none: unknown
   };
+  // Counts one more connection. False: it cannot be served now.
+  bool Admit(const Connection& connection);
+  Places& PlacesOf(const Connection& connection) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return connection.peer.has_value() ? unix_places_ : tcp_places_;
+  }
 
   const Limits limits_;
   const base::SubordinateIds ids_ = base::SubordinateIds::OfSystem();
@@ -80,7 +80,8 @@ class Server {
   bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<Connection> waiting_ ABSL_GUARDED_BY(mutex_);  // for a thread; there are as many threads
   std::set<int> open_ ABSL_GUARDED_BY(mutex_);               // sockets of all connections
-  std::map<User, size_t> by_user_ ABSL_GUARDED_BY(mutex_);
+  Places unix_places_ ABSL_GUARDED_BY(mutex_);
+  Places tcp_places_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::thread> threads_;
 };
 

@@ -12,10 +12,10 @@
 
 namespace heaptap::http {
 
-Response Service::AnswerTo(const Request& request, Channel& channel, const std::optional<Peer>& peer) const {
+Response Service::AnswerTo(const Request& request, Channel& channel, const Access& access) const {
   const Sleep sleep = [&channel](absl::Duration duration) { return channel.Sleep(duration); };
   try {
-    return handler_(request, Access(peer, group_), sleep);
+    return handler_(request, access, sleep);
   } catch (const std::exception& error) {
     // Most likely out of memory; other clients are still served.
     base::Say(absl::StrCat("could not answer an HTTP client: ", error.what()));
@@ -23,7 +23,8 @@ Response Service::AnswerTo(const Request& request, Channel& channel, const std::
   }
 }
 
-void Service::Serve(Channel& channel, const std::optional<Peer>& peer) const try {
+void Service::Serve(Channel& channel, const std::optional<Peer>& peer, std::optional<uid_t> user) const try {
+  const Access access(peer, group_, user);
   RequestReader reader(channel, limits_);
   for (size_t left = limits_.requests_per_connection; left > 0; --left) {
     std::optional<IncomingRequest> incoming = reader.Next();
@@ -34,7 +35,7 @@ void Service::Serve(Channel& channel, const std::optional<Peer>& peer) const try
       channel.Write(Refusal(incoming->refusal), base::Now() + limits_.idle);
       return;
     }
-    const Response response = AnswerTo(incoming->request, channel, peer);
+    const Response response = AnswerTo(incoming->request, channel, access);
     const bool keep_alive = left > 1 && incoming->keep_alive;
     // The time starts now: the client is not responsible for the time to make the answer.
     const base::Instant deadline = base::Now() + limits_.answer_time;
