@@ -7,9 +7,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/fake_collector.h"
@@ -25,7 +30,12 @@
 namespace heaptap::api {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr uid_t kUser = 1234;
 
 std::string FirstName(const exporter::FindSourceFrames& find, uint64_t address) {
   const std::vector<exporter::SourceFrame> frames = find(address);
@@ -78,6 +88,27 @@ class ProcessSymbolsTest : public ::testing::Test {
     kill(child_, SIGKILL);
     waitpid(child_, nullptr, 0);
     child_ = -1;
+  }
+
+  // The same process once more, as one of this user.
+  profile::Snapshot AddOfUser(uid_t user) {
+    profile::ProcessSummary process = collector_.processes.front();
+    process.owner = user;
+    process.process_id++;
+    collector_.processes.push_back(process);
+    profile::Snapshot snapshot = collector_.snapshots.begin()->second;
+    snapshot.process_id++;
+    return snapshot;
+  }
+  // The profile is one of the C library, at any place.
+  void UseLibrary() {
+    const absl::StatusOr<std::vector<elf::Mapping>> mappings = process::ReadExecutableMappings(child_);
+    ASSERT_TRUE(mappings.ok()) << mappings.status();
+    for (const elf::Mapping& mapping : *mappings) {
+      if (!absl::StrContains(mapping.path, "/libc.so")) continue;
+      snapshot().profile.mappings = {mapping};
+      snapshot().profile.contexts[0].frames = {mapping.start + (mapping.end - mapping.start) / 2};
+    }
   }
 
   profile::Snapshot& snapshot() { return collector_.snapshots.begin()->second; }
@@ -145,9 +176,45 @@ TEST_F(ProcessSymbolsTest, ManyAtOnce) {
   for (std::thread& thread : threads) thread.join();
 }
 
+TEST_F(ProcessSymbolsTest, OneUsersFilesDoNotDelayAnothers) {
+  // A file without debug information, which is looked for elsewhere: for the first user without end.
+  absl::Notification is_looked_for;
+  absl::Notification is_over;
+  std::atomic<bool> is_first = true;
+  ProcessSymbols::Options options;
+  options.symbolizer.debug_root = folder_ / "none";
+  options.symbolizer.fetch = [&](const std::string&, const std::string&) {
+    if (is_first.exchange(false)) {
+      is_looked_for.Notify();
+      is_over.WaitForNotification();
+    }
+    return base::FileDescriptor();
+  };
+  ProcessSymbols symbols(collector_, crews_, options);
+  UseLibrary();
+  profile::Snapshot slow = AddOfUser(kUser);
+  std::thread user([&] { symbols.FindAll(slow); });
+  is_looked_for.WaitForNotification();
+  symbols.FindAll(snapshot());
+  EXPECT_THAT(snapshot().profile.warnings, IsEmpty());
+  is_over.Notify();
+  user.join();
+}
+
+TEST_F(ProcessSymbolsTest, MoreUsersThanSymbolizers) {
+  ProcessSymbols::Options options;
+  options.users = 1;
+  ProcessSymbols symbols(collector_, crews_, options);
+  profile::Snapshot of_user = AddOfUser(kUser);
+  for (profile::Snapshot* one : {&snapshot(), &of_user, &snapshot()}) {
+    EXPECT_THAT(FirstName(symbols.FindAll(*one), place_), HasSubstr("FunctionThatWaits"));
+  }
+}
+
 TEST_F(ProcessSymbolsTest, PatienceIsOver) {
   ProcessSymbols symbols(collector_, crews_, {.patience = absl::ZeroDuration()});
   EXPECT_EQ(FirstName(symbols.FindAll(snapshot()), place_), "");
+  EXPECT_THAT(snapshot().profile.warnings, ElementsAre(AllOf(HasSubstr("no time for the names"), HasSubstr(program_))));
 }
 
 }  // namespace

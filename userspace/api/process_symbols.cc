@@ -2,6 +2,7 @@
 #include "userspace/api/process_symbols.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -67,7 +68,7 @@ std::vector<uint64_t> CallAddresses(const profile::Profile& profile) {
 }  // namespace
 
 ProcessSymbols::ProcessSymbols(Collector& collector, worker::Crews& crews, Options options)
-    : collector_(collector), crews_(crews), options_(std::move(options)), symbolizer_(crews_, options_.symbolizer) {}
+    : collector_(collector), crews_(crews), options_(std::move(options)) {}
 
 ProcessSymbols::Owner ProcessSymbols::FindOwner(pid_t pid, uint64_t process_id) {
   const absl::StatusOr<std::optional<uid_t>> owner = collector_.Owner({.pid = pid, .process_id = process_id});
@@ -99,10 +100,19 @@ ProcessSymbols::Found ProcessSymbols::FindBy(const Owner& owner, const profile::
       std::vector<uint64_t> offsets;
       offsets.reserve(batch.size());
       for (uint64_t address : batch) offsets.push_back(worker::FileOffset(mapping, address));
-      symbolize::Gap gap = symbolize::Gap::kNone;
-      std::vector<symbolize::Frames> frames = Symbolize(owner, mapping, offsets, deadline, gap);
+      worker::Symbolizer* const symbolizer = Begin(owner.user, deadline);
+      if (symbolizer == nullptr) {
+        known.late.insert(mapping.path);
+        break;
+      }
+      // In a cleanup, because Symbolize can throw std::bad_alloc.
+      const absl::Cleanup end = [&] { End(owner.user); };
+      std::vector<symbolize::Frames> frames =
+          symbolizer->Symbolize(owner.user, {.pid = owner.pid, .mapping = mapping}, offsets);
       for (size_t i = 0; i < frames.size(); ++i) known.frames.insert_or_assign(batch[i], std::move(frames[i]));
-      if (gap != symbolize::Gap::kNone) known.unread[gap].insert(mapping.path);
+      if (const symbolize::Gap gap = symbolizer->gap(); gap != symbolize::Gap::kNone) {
+        known.unread[gap].insert(mapping.path);
+      }
     }
   }
   return known;
@@ -133,27 +143,41 @@ exporter::FindSourceFrames ProcessSymbols::FindAll(profile::Snapshot& snapshot) 
   for (const auto& [gap, paths] : found.unread) {
     snapshot.profile.warnings.push_back(absl::StrCat("heaptap: ", symbolize::GapText(gap), base::SomeOf(paths)));
   }
+  if (!found.late.empty()) {
+    snapshot.profile.warnings.push_back(
+        absl::StrCat("heaptap: there was no time for the names of some functions; ask again for those in ",
+                     base::SomeOf(found.late)));
+  }
   return FindIn(std::move(found.frames));
 }
 
-std::vector<symbolize::Frames> ProcessSymbols::Symbolize(const Owner& owner, const elf::Mapping& mapping,
-                                                         absl::Span<const uint64_t> offsets, base::Instant deadline,
-                                                         symbolize::Gap& gap) {
-  {
-    absl::MutexLock lock(&mutex_);
-    const auto is_free = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !is_busy_; };
-    if (!base::AwaitUntil(mutex_, absl::Condition(&is_free), deadline) || base::Now() > deadline) return {};
-    is_busy_ = true;
-  }
-  // In a cleanup, because Symbolize can throw std::bad_alloc.
-  const absl::Cleanup free = [this] {
-    absl::MutexLock lock(&mutex_);
-    is_busy_ = false;
+worker::Symbolizer* ProcessSymbols::Begin(uid_t user, base::Instant deadline) {
+  absl::MutexLock lock(&mutex_);
+  const auto is_idle = [](const auto& one) { return !one.second.is_busy; };
+  const auto is_free = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto own = users_.find(user);
+    if (own != users_.end()) return is_idle(*own);
+    return users_.size() < options_.users || std::ranges::any_of(users_, is_idle);
   };
-  std::vector<symbolize::Frames> frames =
-      symbolizer_.Symbolize(owner.user, {.pid = owner.pid, .mapping = mapping}, offsets);
-  gap = symbolizer_.gap();
-  return frames;
+  if (!base::AwaitUntil(mutex_, absl::Condition(&is_free), deadline) || base::Now() > deadline) return nullptr;
+  if (users_.size() >= options_.users && !users_.contains(user)) {
+    const auto last_use = [&](const auto& one) { return is_idle(one) ? one.second.used : UINT64_MAX; };
+    users_.erase(std::ranges::min_element(users_, {}, last_use));
+  }
+  OfUser& own = users_[user];
+  if (own.symbolizer == nullptr) {
+    worker::Symbolizer::Options options = options_.symbolizer;
+    options.cache_bytes /= options_.users;
+    own.symbolizer = std::make_unique<worker::Symbolizer>(crews_, std::move(options));
+  }
+  own.is_busy = true;
+  own.used = ++uses_;
+  return own.symbolizer.get();
+}
+
+void ProcessSymbols::End(uid_t user) {
+  absl::MutexLock lock(&mutex_);
+  users_.at(user).is_busy = false;
 }
 
 std::string ProcessSymbols::BuildId(const Owner& owner, const elf::Mapping& mapping) {

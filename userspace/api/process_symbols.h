@@ -10,8 +10,10 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -38,8 +40,11 @@ class ProcessSymbols {
   struct Options {
     worker::Symbolizer::Options symbolizer = {.limits = {.time = absl::Seconds(10)}};
     // Approximate limit for one call: addresses that are not found by then have no names. Hostile files can make each
-    // lookup take as long as the symbolizer's limit, while other calls wait.
+    // lookup take as long as the symbolizer's limit, while other calls about processes of their user wait.
     absl::Duration patience = absl::Seconds(20);
+    // How many users have a symbolizer. Beyond that, a user gets the place of the idle one whose last use was longest
+    // ago, or waits for one. The symbolizers share the memory for answers.
+    size_t users = 8;
   };
 
   // Refers to `collector` and `crews`.
@@ -67,21 +72,28 @@ class ProcessSymbols {
   struct Found {
     absl::flat_hash_map<uint64_t, symbolize::Frames> frames = {};  // by address
     std::map<symbolize::Gap, std::set<std::string>> unread = {};   // paths of files
+    std::set<std::string> late = {};                               // paths of files that nobody had time for
   };
   Found FindNow(const profile::Snapshot& snapshot, absl::Span<const uint64_t> addresses);
   Found FindBy(const Owner& owner, const profile::Snapshot& snapshot, absl::Span<const uint64_t> addresses);
-  std::vector<symbolize::Frames> Symbolize(const Owner& owner, const elf::Mapping& mapping,
-                                           absl::Span<const uint64_t> offsets, base::Instant deadline,
-                                           symbolize::Gap& gap);
+  // The names of one user's files, which one call at a time looks up.
+  struct OfUser {
+    std::unique_ptr<worker::Symbolizer> symbolizer;
+    bool is_busy = false;
+    uint64_t used = 0;  // number of its last use
+  };
+  // Waits for the symbolizer of a user. Null: there was none until the deadline.
+  worker::Symbolizer* Begin(uid_t user, base::Instant deadline);
+  void End(uid_t user);
   std::string BuildId(const Owner& owner, const elf::Mapping& mapping);
 
   Collector& collector_;
   worker::Crews& crews_;
   const Options options_;
+  // Free while symbolizers are at work, so that other calls can give up waiting.
   absl::Mutex mutex_;
-  // Set while a call uses the symbolizer. The mutex is free meanwhile, so that other calls can give up waiting.
-  bool is_busy_ ABSL_GUARDED_BY(mutex_) = false;
-  worker::Symbolizer symbolizer_;
+  std::map<uid_t, OfUser> users_ ABSL_GUARDED_BY(mutex_);
+  uint64_t uses_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace heaptap::api
