@@ -5,8 +5,12 @@
 
 #include <atomic>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
 #include <thread>
+#include <vector>
 
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/http_client.h"
@@ -386,14 +390,29 @@ TEST_F(HttpEndpointsTest, ErrorsOfTheCollector) {
     }
     EXPECT_EQ(json::parse(Get("/processes.json").body), json({{"error", error.message()}}));
     EXPECT_EQ(Get("/healthz").status, 503);
+    EXPECT_EQ(Get("/processes.json").Header("Retry-After"), "") << "it is not about time";
+  }
+}
+
+// The page and its script are for browsers, which must not guess types.
+TEST_F(HttpEndpointsTest, NoHeaderIsThereTwice) {
+  for (const char* path : {"/", "/page.js", "/page.css", "/healthz", "/processes.json"}) {
+    std::set<std::string> names;
+    const Answered answer = Get(path);
+    EXPECT_EQ(answer.Header("X-Content-Type-Options"), "nosniff") << path;
+    const std::vector<std::string> lines = absl::StrSplit(answer.headers, "\r\n", absl::SkipEmpty());
+    for (const std::string& line : lines) EXPECT_TRUE(names.insert(line.substr(0, line.find(':'))).second) << line;
   }
 }
 
 // --- the whole ---
 
 TEST_F(HttpEndpointsTest, Health) {
+  std::atomic<bool> is_asked = false;
+  collector_.WhenAsked([&](const std::string&) { is_asked = true; });
   EXPECT_EQ(Get("/healthz").status, 200);
   EXPECT_EQ(Get("/healthz").body, "ok\n");
+  EXPECT_FALSE(is_asked) << "it costs the collector nothing";
 }
 
 TEST_F(HttpEndpointsTest, Metrics) {

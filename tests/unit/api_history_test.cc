@@ -12,12 +12,14 @@
 #include "tests/unit/fake_collector.h"
 #include "tests/unit/history_fixture.h"
 #include "tests/unit/support/fake_clock.h"
+#include "userspace/api/client_time.h"
 #include "userspace/api/endpoints.h"
 #include "userspace/api/history_place.h"
 
 namespace heaptap::api {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -145,16 +147,22 @@ TEST_F(ApiHistoryTest, EachUserSeesTheOwnProcesses) {
 }
 
 TEST_F(ApiHistoryTest, WhoHasAskedTooMuchWaits) {
-  const http::Access user(http::Peer{.uid = kUser}, std::nullopt);
-  const base::Instant begin = base::Now();
-  clock_.Advance(HistoryPlace::kBurst);
-  place_->Charge(user, begin);
-  const http::Response response = Ask("/history.json", {{"name", "game"}}, kUser);
-  EXPECT_EQ(response.status, 503);
+  // Its handler has the accounts.
+  const http::Handler handler = MakeHandler(collector_, crews_, place_.get());
+  const auto ask = [&](uid_t user) {
+    const http::Request request = {.method = "GET", .path = "/history.json", .parameters = {{"name", "game"}}};
+    return handler(request, http::Access(http::Peer{.uid = user}, std::nullopt), [](absl::Duration) { return true; });
+  };
+  collector_.WhenAsked([&](const std::string&) { clock_.Work(ClientTime::kBurst); });
+  const http::Request list = {.method = "GET", .path = "/processes.json"};
+  handler(list, http::Access(http::Peer{.uid = kUser}, std::nullopt), [](absl::Duration) { return true; });
+  const http::Response response = ask(kUser);
+  EXPECT_EQ(response.status, 429);
+  EXPECT_THAT(response.headers, Contains(Pair("Retry-After", "1")));
   EXPECT_THAT(response.body, HasSubstr("try again"));
-  EXPECT_EQ(Ask("/history.json", {{"name", "game"}}).status, 200) << "root has no account";
+  EXPECT_EQ(ask(0).status, 200) << "root has no account";
   clock_.Advance(absl::Milliseconds(1));
-  EXPECT_EQ(Ask("/history.json", {{"name", "game"}}, kUser).status, 200);
+  EXPECT_EQ(ask(kUser).status, 200);
 }
 
 TEST_F(ApiHistoryTest, MarksHaveTheTimeOfNow) {

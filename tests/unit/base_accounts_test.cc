@@ -20,6 +20,8 @@ TEST(Accounts, AGreedyUserWaits) {
   EXPECT_TRUE(accounts.HasTime(1000, begin));
   accounts.Charge(1000, 2 * kBurst, begin);
   EXPECT_FALSE(accounts.HasTime(1000, begin));
+  EXPECT_EQ(accounts.TimeUntil(1000, begin), kBurst / kShare + absl::Nanoseconds(1));
+  EXPECT_EQ(accounts.TimeUntil(1001, begin), absl::ZeroDuration());
   EXPECT_TRUE(accounts.HasTime(1001, begin)) << "another user does not wait";
   // The debt is paid from the share.
   const absl::Duration debt = kBurst / kShare;

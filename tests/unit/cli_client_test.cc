@@ -22,6 +22,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/fake_daemon.h"
 #include "tests/unit/reader.h"
+#include "tests/unit/support/fake_clock.h"
 #include "userspace/cli/client.h"
 #include "userspace/cli/commands.h"
 #include "userspace/cli/documents.h"
@@ -199,6 +200,34 @@ TEST_F(ClientTest, Refusals) {
   // An answer without a body, whatever its headers say.
   daemon_->Answer("GET /a", {Http(100, "{}")});
   EXPECT_TRUE(absl::IsInternal(Client(socket_).GetJson("/a").status()));
+}
+
+std::string NoTime(int seconds) {
+  const std::string body = R"({"error": "user 7 has used up the time for profiles"})";
+  return absl::StrCat("HTTP/1.1 429 x\r\nRetry-After: ", seconds, "\r\nContent-Length: ", body.size(), "\r\n\r\n",
+                      body);
+}
+
+TEST_F(ClientTest, WaitsUntilTheDaemonHasTime) {
+  FakeClock clock;
+  daemon_->Answer("GET /a", {NoTime(3), NoTime(7), Http(200, "done")});
+  std::thread waiter([&] { EXPECT_EQ(*Client(socket_).GetDump("/a"), "done"); });
+  clock.AwaitWaiter(absl::Seconds(3));
+  clock.Advance(absl::Seconds(3));
+  clock.AwaitWaiter(absl::Seconds(7));
+  clock.Advance(absl::Seconds(7));
+  waiter.join();
+}
+
+TEST_F(ClientTest, WaitsNoLongerThanItsPatience) {
+  FakeClock clock;
+  daemon_->Answer("GET /a", {NoTime(11)});
+  const absl::Status status = Client(socket_).GetDump("/a").status();
+  EXPECT_EQ(status, absl::ResourceExhaustedError("user 7 has used up the time for profiles"));
+  EXPECT_EQ(Report(status), kFailure);
+  // A daemon that names no time.
+  daemon_->Answer("GET /b", {NoTime(0)});
+  EXPECT_TRUE(absl::IsResourceExhausted(Client(socket_).GetDump("/b").status()));
 }
 
 TEST_F(ClientTest, SizesAreBounded) {

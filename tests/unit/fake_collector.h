@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "userspace/api/client_time.h"
 #include "userspace/api/collector.h"
 #include "userspace/profile/figures.h"
 #include "userspace/profile/snapshot.h"
@@ -47,8 +48,9 @@ class FakeCollector : public Collector {
     deeds_.clear();
   }
 
+  absl::Status Health() const override { return status; }
   bool IsRestricted() const override { return false; }
-  absl::StatusOr<std::vector<profile::ProcessSummary>> Processes() override {
+  absl::StatusOr<std::vector<profile::ProcessSummary>> Processes(Asker&) override {
     Called("Processes");
     if (!status.ok()) return status;
     std::lock_guard<std::mutex> lock(mutex_);
@@ -117,8 +119,9 @@ class FakeCollector : public Collector {
     return ended;
   }
 
-  absl::StatusOr<profile::Snapshot> Snapshot(const profile::ProcessRef& process) override {
+  absl::StatusOr<profile::Snapshot> Snapshot(const profile::ProcessRef& process, Asker& asker) override {
     Called("Snapshot");
+    if (absl::Status paid = asker.Pay(); !paid.ok()) return paid;
     if (!status.ok()) return status;
     std::lock_guard<std::mutex> lock(mutex_);
     auto found = snapshots.find(process.pid);
@@ -126,11 +129,11 @@ class FakeCollector : public Collector {
     return found->second;
   }
 
-  absl::StatusOr<profile::Snapshot> DetailedSnapshot(const profile::ProcessRef& process) override {
-    return Snapshot(process);
+  absl::StatusOr<profile::Snapshot> DetailedSnapshot(const profile::ProcessRef& process, Asker& asker) override {
+    return Snapshot(process, asker);
   }
 
-  absl::StatusOr<std::string> Dump(const profile::ProcessRef& process) override {
+  absl::StatusOr<std::string> Dump(const profile::ProcessRef& process, Asker&) override {
     if (!status.ok()) return status;
     Note(absl::StrCat("dump ", process.pid));
     if (!snapshots.contains(process.pid)) return absl::InternalError("the disk is full");
@@ -152,7 +155,7 @@ class FakeCollector : public Collector {
     return found->second;
   }
 
-  absl::StatusOr<profile::ResidentBytes> Resident(const profile::ProcessRef& process) override {
+  absl::StatusOr<profile::ResidentBytes> Resident(const profile::ProcessRef& process, Asker&) override {
     Called("Resident");
     if (!status.ok()) return status;
     if (std::lock_guard<std::mutex> lock(mutex_); !IsCurrent(process)) return absl::NotFoundError("no such process");
@@ -174,7 +177,7 @@ class FakeCollector : public Collector {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<profile::CollectorFigures> Figures() override {
+  absl::StatusOr<profile::CollectorFigures> Figures(Asker&) override {
     Called("Figures");
     if (!status.ok()) return status;
     std::lock_guard<std::mutex> lock(mutex_);

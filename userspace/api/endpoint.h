@@ -18,6 +18,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "userspace/api/client_time.h"
 #include "userspace/api/collector.h"
 #include "userspace/api/history_place.h"
 #include "userspace/api/process_symbols.h"
@@ -34,6 +35,7 @@ struct Call {
   ProcessSymbols& symbols;
   const http::Request& request;
   const http::Access& access;
+  Asker& asker;
   const http::Sleep& sleep;
   HistoryPlace* history = nullptr;  // null: none is kept
 };
@@ -77,7 +79,7 @@ absl::Span<const CollectorEndpoint> HistoryEndpoints();
 absl::Span<const CollectorEndpoint> PageEndpoints();  // for people
 absl::Span<const ProcessEndpoint> PageProcessEndpoints();
 
-// The processes that the peer may see, by PID.
+// The processes that the peer may see, by PID. ResourceExhausted: the peer has no time left.
 absl::StatusOr<std::vector<profile::ProcessSummary>> VisibleProcesses(Call& call);
 
 // The kernel's limit (PID_MAX_LIMIT).

@@ -37,6 +37,8 @@ int HttpStatus(const absl::Status& status) {
       return 404;
     case absl::StatusCode::kFailedPrecondition:
       return 409;
+    case absl::StatusCode::kResourceExhausted:
+      return 429;
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded:
       return 503;
@@ -47,6 +49,9 @@ int HttpStatus(const absl::Status& status) {
 
 http::Response ErrorAnswer(ErrorForm form, const absl::Status& status) {
   http::Response answer = {.status = HttpStatus(status)};
+  if (const std::optional<int64_t> seconds = SecondsToWait(status); seconds.has_value()) {
+    answer.headers.emplace_back("Retry-After", absl::StrCat(*seconds));
+  }
   if (form == ErrorForm::kJson) {
     answer.content_type = http::kJson;
     answer.body = ErrorJson(status.message());
@@ -144,7 +149,8 @@ std::optional<uint32_t> ParseNumber(absl::string_view text, uint32_t least, uint
 }
 
 absl::StatusOr<std::vector<profile::ProcessSummary>> VisibleProcesses(Call& call) {
-  absl::StatusOr<std::vector<profile::ProcessSummary>> processes = call.collector.Processes();
+  if (absl::Status status = call.asker.Pay(); !status.ok()) return status;
+  absl::StatusOr<std::vector<profile::ProcessSummary>> processes = call.collector.Processes(call.asker);
   if (processes.ok()) {
     std::erase_if(*processes, [&](const profile::ProcessSummary& process) { return !call.access.Sees(process.owner); });
   }
@@ -172,13 +178,16 @@ http::Response AnswerCall(Call& call) {
 }
 
 http::Handler MakeHandler(Collector& collector, worker::Crews& crews, HistoryPlace* history) {
-  auto symbols = std::make_shared<ProcessSymbols>(collector, crews);
-  return [&collector, symbols, history](const http::Request& request, const http::Access& access,
-                                        const http::Sleep& sleep) {
+  const auto symbols = std::make_shared<ProcessSymbols>(collector, crews);
+  const auto time = std::make_shared<ClientTime>();
+  return [&collector, symbols, time, history](const http::Request& request, const http::Access& access,
+                                              const http::Sleep& sleep) {
+    Asker asker(*time, access.payer());
     Call call = {.collector = collector,
                  .symbols = *symbols,
                  .request = request,
                  .access = access,
+                 .asker = asker,
                  .sleep = sleep,
                  .history = history};
     return AnswerCall(call);

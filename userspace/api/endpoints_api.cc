@@ -87,7 +87,7 @@ Reply CollapsedPage(Call& call, const profile::ProcessSummary& process) {
   };
   for (const auto& [known, value] : kValues) {
     if (known != name) continue;
-    absl::StatusOr<profile::Snapshot> snapshot = call.collector.Snapshot(process.ref());
+    absl::StatusOr<profile::Snapshot> snapshot = call.collector.Snapshot(process.ref(), call.asker);
     if (!snapshot.ok()) return snapshot.status();
     return http::Response{.body = Collapsed(call, std::move(*snapshot), value)};
   }
@@ -95,7 +95,7 @@ Reply CollapsedPage(Call& call, const profile::ProcessSummary& process) {
 }
 
 Reply JeprofPage(Call& call, const profile::ProcessSummary& process) {
-  absl::StatusOr<profile::Snapshot> snapshot = call.collector.Snapshot(process.ref());
+  absl::StatusOr<profile::Snapshot> snapshot = call.collector.Snapshot(process.ref(), call.asker);
   if (!snapshot.ok()) return snapshot.status();
   return http::Response{.body = Jeprof(call, std::move(*snapshot))};
 }
@@ -107,8 +107,8 @@ Reply Heap(Call& call, const profile::ProcessSummary& process) {
     return absl::InvalidArgumentError("format must be heap_v2, gperftools, pprof, blocks, collapsed or jeprof");
   }
   const bool with_blocks = format == "blocks";
-  absl::StatusOr<profile::Snapshot> snapshot =
-      with_blocks ? call.collector.DetailedSnapshot(process.ref()) : call.collector.Snapshot(process.ref());
+  absl::StatusOr<profile::Snapshot> snapshot = with_blocks ? call.collector.DetailedSnapshot(process.ref(), call.asker)
+                                                           : call.collector.Snapshot(process.ref(), call.asker);
   if (!snapshot.ok()) return snapshot.status();
   if (format == "gperftools") return http::Response{.body = exporter::GperftoolsHeap(snapshot->profile)};
   if (format == "pprof" || with_blocks) {
@@ -122,7 +122,7 @@ Reply Heap(Call& call, const profile::ProcessSummary& process) {
 }
 
 Reply Dump(Call& call, const profile::ProcessSummary& process) {
-  const absl::StatusOr<std::string> path = call.collector.Dump(process.ref());
+  const absl::StatusOr<std::string> path = call.collector.Dump(process.ref(), call.asker);
   if (!path.ok()) return path.status();
   return JsonAnswer(exporter::Json{{"path", base::Printable(*path)}});
 }
@@ -132,7 +132,7 @@ Reply DumpAll(Call& call) {
   if (!processes.ok()) return processes.status();
   exporter::Json list = exporter::Json::List();
   for (const profile::ProcessSummary& process : *processes) {
-    const absl::StatusOr<std::string> path = call.collector.Dump(process.ref());
+    const absl::StatusOr<std::string> path = call.collector.Dump(process.ref(), call.asker);
     if (absl::IsNotFound(path.status())) continue;  // it has ended in the meantime
     exporter::Json entry = {{"pid", process.pid}};
     if (path.ok()) {
@@ -181,7 +181,7 @@ Reply Allocator(Call& call, const profile::ProcessSummary& process) {
 }
 
 Reply Resident(Call& call, const profile::ProcessSummary& process) {
-  const absl::StatusOr<profile::ResidentBytes> resident = call.collector.Resident(process.ref());
+  const absl::StatusOr<profile::ResidentBytes> resident = call.collector.Resident(process.ref(), call.asker);
   if (!resident.ok()) return resident.status();
   return JsonAnswer(ResidentJson(*resident));
 }

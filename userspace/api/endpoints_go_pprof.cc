@@ -48,7 +48,7 @@ Reply Profile(Call& call, const profile::ProcessSummary& process, absl::string_v
   if (seconds_text.has_value() && debug != "0") {
     return absl::InvalidArgumentError("seconds and debug cannot be combined");
   }
-  absl::StatusOr<profile::Snapshot> snapshot = call.collector.Snapshot(process.ref());
+  absl::StatusOr<profile::Snapshot> snapshot = call.collector.Snapshot(process.ref(), call.asker);
   if (!snapshot.ok()) return snapshot.status();
   if (debug != "0") return Text(*snapshot);
 
@@ -57,7 +57,7 @@ Reply Profile(Call& call, const profile::ProcessSummary& process, absl::string_v
     const absl::StatusOr<profile::Snapshot> before = std::move(snapshot);
     if (!call.sleep(absl::Seconds(*seconds)))
       return absl::UnavailableError("the client disconnected, or the collector is shutting down");
-    snapshot = call.collector.Snapshot(process.ref());
+    snapshot = call.collector.Snapshot(process.ref(), call.asker);
     if (absl::IsNotFound(snapshot.status())) {
       return absl::NotFoundError(absl::StrCat("process ", process.pid, " ended in the meantime"));
     }

@@ -61,18 +61,15 @@ double Seconds(absl::Time time) { return static_cast<double>(absl::ToUnixMillis(
 // Reads the history at the cost of the client. Has it looked at if it is not sound.
 template <typename Read>
 auto Asked(Call& call, Read read) -> decltype(read()) {
-  if (!call.history->HasTime(call.access)) {
-    return absl::UnavailableError("you have asked too much about the history; try again in some seconds");
-  }
-  const base::Instant begin = base::Now();
+  if (absl::Status status = call.asker.Pay(); !status.ok()) return status;
   auto answer = read();
-  call.history->Charge(call.access, begin);
   if (absl::IsDataLoss(answer.status())) call.history->Suspect();
   return answer;
 }
 
 absl::Status ToClient(const absl::Status& status) {
   if (absl::IsDataLoss(status)) return absl::UnavailableError("the history is corrupt; a new one begins soon");
+  if (SecondsToWait(status).has_value()) return status;
   return {status.code(), base::Printable(status.message())};
 }
 

@@ -37,7 +37,7 @@ Reply HeapProfile(Call& call, const profile::ProcessSummary& process) {
                           .body = "a browser's GET changes nothing: use curl, or POST /pid/N/active?value=on\n"};
   }
   if (call.request.Parameter("trigger_dump") == "true") {
-    const absl::StatusOr<profile::Snapshot> snapshot = call.collector.Snapshot(process.ref());
+    const absl::StatusOr<profile::Snapshot> snapshot = call.collector.Snapshot(process.ref(), call.asker);
     if (!snapshot.ok()) return snapshot.status();
     return http::Response{.content_type = "application/x-jemalloc-heap-profile",
                           .body = exporter::HeapV2(snapshot->profile)};

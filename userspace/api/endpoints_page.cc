@@ -22,9 +22,7 @@ constexpr char kPolicy[] =
     "frame-ancestors 'none'";
 
 http::Response Asset(const char* type, std::string body) {
-  return {.content_type = type,
-          .body = std::move(body),
-          .headers = {{"Content-Security-Policy", kPolicy}, {"X-Content-Type-Options", "nosniff"}}};
+  return {.content_type = type, .body = std::move(body), .headers = {{"Content-Security-Policy", kPolicy}}};
 }
 
 Reply Page(Call& call) {
@@ -44,7 +42,7 @@ Reply Style(Call& call) {
 }
 
 Reply Profile(Call& call, const profile::ProcessSummary& process) {
-  absl::StatusOr<profile::Snapshot> snapshot = call.collector.DetailedSnapshot(process.ref());
+  absl::StatusOr<profile::Snapshot> snapshot = call.collector.DetailedSnapshot(process.ref(), call.asker);
   if (!snapshot.ok()) return snapshot.status();
   const exporter::FindSourceFrames find = call.symbols.FindAll(*snapshot);
   const report::NamedProfile named(snapshot->profile, find, {}, report::Roots::kNone, report::CutPaths::kMarked);

@@ -19,13 +19,13 @@ namespace heaptap::api {
 namespace {
 
 Reply Heap(Call& call, const profile::ProcessSummary& process) {
-  const absl::StatusOr<profile::Snapshot> snapshot = call.collector.Snapshot(process.ref());
+  const absl::StatusOr<profile::Snapshot> snapshot = call.collector.Snapshot(process.ref(), call.asker);
   if (!snapshot.ok()) return snapshot.status();
   return http::Response{.content_type = http::kPlainText, .body = exporter::HeapV2(snapshot->profile)};
 }
 
 Reply Growth(Call& call, const profile::ProcessSummary& process) {
-  const absl::StatusOr<profile::Snapshot> snapshot = call.collector.Snapshot(process.ref());
+  const absl::StatusOr<profile::Snapshot> snapshot = call.collector.Snapshot(process.ref(), call.asker);
   if (!snapshot.ok()) return snapshot.status();
   return http::Response{.content_type = http::kPlainText, .body = exporter::GrowthHeap(snapshot->profile)};
 }

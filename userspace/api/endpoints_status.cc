@@ -11,7 +11,8 @@ namespace heaptap::api {
 namespace {
 
 Reply Metrics(Call& call) {
-  absl::StatusOr<profile::CollectorFigures> figures = call.collector.Figures();
+  if (absl::Status status = call.asker.Pay(); !status.ok()) return status;
+  absl::StatusOr<profile::CollectorFigures> figures = call.collector.Figures(call.asker);
   if (!figures.ok()) return figures.status();
   std::erase_if(figures->processes,
                 [&](const profile::ProcessSummary& process) { return !call.access.Sees(process.owner); });
@@ -19,8 +20,7 @@ Reply Metrics(Call& call) {
 }
 
 Reply Health(Call& call) {
-  const absl::StatusOr<std::vector<profile::ProcessSummary>> processes = call.collector.Processes();
-  if (!processes.ok()) return absl::UnavailableError("the collector does not answer");
+  if (!call.collector.Health().ok()) return absl::UnavailableError("the collector does not answer");
   return http::Response{.content_type = http::kPlainText, .body = "ok\n"};
 }
 

@@ -30,7 +30,7 @@ Reply AnswerSymbols(Call& call, const profile::ProcessSummary& process,
     }
     addresses.push_back(address);
   }
-  const absl::StatusOr<profile::Snapshot> snapshot = call.collector.Snapshot(process.ref());
+  const absl::StatusOr<profile::Snapshot> snapshot = call.collector.Snapshot(process.ref(), call.asker);
   if (!snapshot.ok()) return snapshot.status();
   const exporter::FindSourceFrames find = call.symbols.Find(*snapshot, addresses);
   exporter::FrameNames names(snapshot->profile, find);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the history is, for those who read it, and how much time they may take. Thread-safe.
+// Where the history is, for those who read it. Thread-safe.
 #ifndef HEAPTAP_USERSPACE_API_HISTORY_PLACE_H_
 #define HEAPTAP_USERSPACE_API_HISTORY_PLACE_H_
 
@@ -13,38 +13,17 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "userspace/api/growth_rates.h"
-#include "userspace/base/accounts.h"
 #include "userspace/base/clock.h"
-#include "userspace/base/subordinate_ids.h"
-#include "userspace/http/access.h"
 
 namespace heaptap::api {
 
 class HistoryPlace {
  public:
-  // Of the time of one processor, for each user but root; and after a quiet time at once. Two weeks of a process take
-  // some hundredths of a second.
-  static constexpr double kShare = 0.1;
-  static constexpr absl::Duration kBurst = absl::Seconds(10);
-
   static constexpr absl::Duration kFresh = absl::Seconds(5);
 
-  explicit HistoryPlace(std::string path)
-      : path_(std::move(path)), accounts_(base::SubordinateIds::OfSystem(), kShare, kBurst) {}
+  explicit HistoryPlace(std::string path) : path_(std::move(path)) {}
 
   const std::string& path() const { return path_; }
-
-  // Whether the client may read now.
-  bool HasTime(const http::Access& access) {
-    absl::MutexLock lock(&mutex_);
-    return access.SeesAll() || accounts_.HasTime(access.user(), base::Now());
-  }
-  // Charges the client for the time since `begin`.
-  void Charge(const http::Access& access, base::Instant begin) {
-    const base::Instant now = base::Now();
-    absl::MutexLock lock(&mutex_);
-    if (!access.SeesAll()) accounts_.Charge(access.user(), now - begin, now);
-  }
 
   // How fast the running processes grow. At most kFresh old: the table of processes asks every two seconds, for all who
   // look. Empty: nothing is known.
@@ -66,8 +45,6 @@ class HistoryPlace {
  private:
   const std::string path_;
   std::atomic<bool> is_suspect_ = false;
-  absl::Mutex mutex_;
-  base::Accounts accounts_ ABSL_GUARDED_BY(mutex_);
   absl::Mutex growth_mutex_;
   GrowthRates growth_ ABSL_GUARDED_BY(growth_mutex_);
   base::Instant growth_until_ ABSL_GUARDED_BY(growth_mutex_) = base::Instant::InfinitePast();

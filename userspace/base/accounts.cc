@@ -33,9 +33,11 @@ Accounts::Account* Accounts::Find(std::optional<uid_t> user, Instant now) {
   return &account;
 }
 
-bool Accounts::HasTime(std::optional<uid_t> user, Instant now) {
+absl::Duration Accounts::TimeUntil(std::optional<uid_t> user, Instant now) {
   const Account* account = Find(user, now);
-  return account == nullptr || account->left > absl::ZeroDuration();
+  if (account == nullptr || account->left > absl::ZeroDuration()) return absl::ZeroDuration();
+  // An account with exactly nothing is empty.
+  return -account->left / share_ + absl::Nanoseconds(1);
 }
 
 void Accounts::Charge(std::optional<uid_t> user, absl::Duration used, Instant now) {

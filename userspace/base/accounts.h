@@ -26,7 +26,9 @@ class Accounts {
       : ids_(std::move(ids)), share_(share), burst_(burst) {}
 
   // `user`: none if it is unknown. All unknown users share an account.
-  bool HasTime(std::optional<uid_t> user, Instant now);
+  bool HasTime(std::optional<uid_t> user, Instant now) { return TimeUntil(user, now) == absl::ZeroDuration(); }
+  // How long the user has to wait for time if nothing more is charged; zero: the user has time.
+  absl::Duration TimeUntil(std::optional<uid_t> user, Instant now);
   void Charge(std::optional<uid_t> user, absl::Duration used, Instant now);
 
   const SubordinateIds& ids() const { return ids_; }

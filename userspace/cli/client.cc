@@ -8,6 +8,7 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/file_descriptor.h"
 #include "userspace/base/messages.h"
 #include "userspace/base/printable_text.h"
@@ -101,6 +102,8 @@ absl::Status Client::Refusal(const http::Answer& answer) const {
       return absl::NotFoundError(message);
     case 409:
       return absl::FailedPreconditionError(message);
+    case 429:
+      return absl::ResourceExhaustedError(message);
     case 503:
       return absl::UnavailableError(message);
     default:
@@ -108,7 +111,8 @@ absl::Status Client::Refusal(const http::Answer& answer) const {
   }
 }
 
-absl::StatusOr<std::string> Client::Ask(const char* method, const std::string& target, size_t max_body_bytes) const {
+absl::StatusOr<http::Answer> Client::Exchange(const char* method, const std::string& target,
+                                              size_t max_body_bytes) const {
   const absl::StatusOr<base::FileDescriptor> connection = http::Connect(socket_, limits_.connect);
   if (!connection.ok()) return ExplainConnect(connection.status(), socket_);
   absl::StatusOr<http::Answer> answer = http::Exchange(*connection, method, target, max_body_bytes, limits_.answer);
@@ -116,8 +120,19 @@ absl::StatusOr<std::string> Client::Ask(const char* method, const std::string& t
     const absl::Status& status = answer.status();
     return absl::Status(status.code(), absl::StrCat(base::Printable(socket_), ", ", target, ": ", status.message()));
   }
-  if (answer->status != 200) return Refusal(*answer);
-  return std::move(answer->body);
+  return answer;
+}
+
+absl::StatusOr<std::string> Client::Ask(const char* method, const std::string& target, size_t max_body_bytes) const {
+  const base::Instant deadline = base::Now() + limits_.turn;
+  while (true) {
+    absl::StatusOr<http::Answer> answer = Exchange(method, target, max_body_bytes);
+    if (!answer.ok()) return answer.status();
+    if (answer->status == 200) return std::move(answer->body);
+    const absl::Duration wait = absl::Seconds(answer->seconds_to_wait.value_or(0));
+    if (answer->status != 429 || wait == absl::ZeroDuration() || base::Now() + wait > deadline) return Refusal(*answer);
+    base::Sleep(wait);
+  }
 }
 
 absl::StatusOr<json> Client::Parse(const std::string& target, const std::string& body) const {

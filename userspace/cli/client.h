@@ -40,6 +40,8 @@ struct ClientLimits {
   absl::Duration connect = absl::Seconds(2);
   // The daemon itself may need this long, for a stopped process with a large profile, before it gives up.
   absl::Duration answer = absl::Seconds(70);
+  // For the daemon to have time for this user again.
+  absl::Duration turn = absl::Seconds(10);
   size_t dump_bytes = 256 << 20;
   // A process is about 700 bytes.
   size_t json_bytes = 32 << 20;
@@ -49,6 +51,7 @@ struct ClientLimits {
 //   IsNoDaemon(): nothing listens on the socket; the message says how to start a daemon.
 //   PermissionDenied: this user may not use the socket, or the daemon refuses (403).
 //   NotFound (404), InvalidArgument (400), FailedPrecondition (409), Internal, Unavailable: with the daemon's message.
+//   ResourceExhausted (429): the daemon has no time for this user within ClientLimits::turn; with its message.
 //   DataLoss, ResourceExhausted, DeadlineExceeded: the answer is malformed, too long, or late.
 class Client {
  public:
@@ -69,6 +72,8 @@ class Client {
 
  private:
   absl::StatusOr<std::string> Ask(const char* method, const std::string& target, size_t max_body_bytes) const;
+  // Asks once.
+  absl::StatusOr<http::Answer> Exchange(const char* method, const std::string& target, size_t max_body_bytes) const;
   absl::Status Refusal(const http::Answer& answer) const;
   absl::StatusOr<nlohmann::json> Parse(const std::string& target, const std::string& body) const;
 

@@ -27,7 +27,7 @@ namespace {
 
 constexpr absl::Duration kTick = absl::Seconds(1);
 
-// A question that must wait, because a user's account has no time left, is asked again after this time.
+// A question that has no answer yet is asked again after this time.
 constexpr absl::Duration kAskAgain = absl::Milliseconds(20);
 
 absl::Status NoAnswer(absl::string_view why) { return absl::UnavailableError(absl::StrCat("the collector ", why)); }
@@ -42,13 +42,18 @@ const absl::Status& StatusOf(const absl::StatusOr<T>& answer) {
 
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const recording::RecorderOptions& recording,
                                                       const http::ServerOptions& http, const HistoryOptions& history) {
-  base::FileDescriptor asked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!asked.valid()) return absl::UnavailableError(absl::StrCat("eventfd: ", strerror(errno)));
   absl::StatusOr<std::unique_ptr<recording::Recorder>> recorder = recording::Recorder::Start(recording);
   if (!recorder.ok()) return recorder.status();
   const bool is_restricted = recording.system_wide.has_value() &&
                              (!recording.system_wide->groups.empty() || recording.system_wide->only_libraries);
-  std::unique_ptr<Daemon> daemon(new Daemon(*std::move(recorder), std::move(asked), is_restricted));
+  return Start(*std::move(recorder), is_restricted, http, history);
+}
+
+absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::unique_ptr<recording::Recorder> recorder, bool is_restricted,
+                                                      const http::ServerOptions& http, const HistoryOptions& history) {
+  base::FileDescriptor asked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!asked.valid()) return absl::UnavailableError(absl::StrCat("eventfd: ", strerror(errno)));
+  std::unique_ptr<Daemon> daemon(new Daemon(std::move(recorder), std::move(asked), is_restricted));
   if (!history.path.empty()) daemon->historian_ = std::make_unique<Historian>(*daemon, daemon->crews_, history);
   api::HistoryPlace* place = daemon->historian_ == nullptr ? nullptr : &daemon->historian_->place();
   absl::StatusOr<std::unique_ptr<http::Server>> server =
@@ -93,7 +98,9 @@ void Daemon::Work() {
     recorder_->everyone().Tick(now);
     crews_.EndIdle(now);
   }
-  pauses_.Add(begin, base::Now());
+  const base::Instant end = base::Now();
+  pauses_.Add(begin, end);
+  worked_ = end.nanoseconds();
 }
 
 void Daemon::DumpOne(pid_t pid) {
@@ -113,9 +120,10 @@ std::vector<Daemon::Question> Daemon::TakeQuestions() {
 }
 
 template <typename Answer>
-Answer Daemon::Ask(std::function<Answer(recording::Recorder&)> question) {
+Answer Daemon::Ask(std::function<Answer(recording::Recorder&)> question, api::Asker* asker) {
   struct Shared {
     absl::Mutex mutex;
+    absl::Duration used ABSL_GUARDED_BY(mutex) = {};
     std::optional<Answer> answer ABSL_GUARDED_BY(mutex);
     bool is_waited_for ABSL_GUARDED_BY(mutex) = true;
   };
@@ -128,9 +136,11 @@ Answer Daemon::Ask(std::function<Answer(recording::Recorder&)> question) {
         absl::MutexLock lock(&shared->mutex);
         if (!shared->is_waited_for) return true;
       }
+      const base::Instant begin = base::Now();
       Answer answer = recorder == nullptr ? Answer(NoAnswer("is shutting down")) : question(*recorder);
-      if (absl::IsResourceExhausted(StatusOf(answer))) return false;
       absl::MutexLock lock(&shared->mutex);
+      shared->used += base::Now() - begin;
+      if (absl::IsResourceExhausted(StatusOf(answer))) return false;
       shared->answer = std::move(answer);
       return true;
     });
@@ -140,31 +150,40 @@ Answer Daemon::Ask(std::function<Answer(recording::Recorder&)> question) {
   const auto is_answered = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shared->mutex) { return shared->answer.has_value(); };
   base::AwaitUntil(shared->mutex, absl::Condition(&is_answered), base::Now() + kPatience);
   shared->is_waited_for = false;
+  if (asker != nullptr) asker->Charge(shared->used);
   if (!shared->answer.has_value()) return NoAnswer("did not answer in time");
   return *std::move(shared->answer);
 }
 
-absl::StatusOr<std::unique_lock<std::timed_mutex>> Daemon::WaitToRead() {
-  std::unique_lock<std::timed_mutex> lock(reading_, absl::ToChronoMilliseconds(kPatience));
-  if (!lock.owns_lock()) return NoAnswer("did not answer in time");
-  return lock;
-}
-
-absl::StatusOr<std::vector<profile::ProcessSummary>> Daemon::Processes() {
-  const auto lock = WaitToRead();
-  if (!lock.ok()) return lock.status();
-  using Known = std::optional<std::vector<profile::ProcessSummary>>;
-  const auto known =
-      Ask<absl::StatusOr<Known>>([](recording::Recorder& recorder) { return recorder.queries().PlanSummaries(); });
-  if (!known.ok()) return known.status();
-  if (known->has_value()) return **known;
+absl::StatusOr<std::vector<profile::ProcessSummary>> Daemon::Processes(api::Asker& asker) {
+  // What is known, or the task to sum up, which is given up with `summing`.
+  struct Plan {
+    std::optional<std::vector<profile::ProcessSummary>> known;
+    std::shared_ptr<const int> summing;
+  };
+  auto plan = Ask<absl::StatusOr<Plan>>([this](recording::Recorder& recorder) -> absl::StatusOr<Plan> {
+    if (!summing_.expired()) return absl::ResourceExhaustedError("another client sums up");
+    Plan plan = {.known = recorder.queries().PlanSummaries(), .summing = std::make_shared<const int>()};
+    if (!plan.known.has_value()) summing_ = plan.summing;
+    return plan;
+  });
+  if (!plan.ok()) return plan.status();
+  if (plan->known.has_value()) return *std::move(plan->known);
+  if (absl::Status paid = asker.Pay(); !paid.ok()) return paid;
   const base::Instant begin = base::Now();
   auto sums = recording::SumAllTallies(recorder_->entries());
+  // Whose tallies they are does not depend on who asks, and Queries bounds how often they are summed up.
+  asker.ChargeAtMost(absl::ZeroDuration());
   if (!sums.ok()) return sums.status();
   return Ask<absl::StatusOr<std::vector<profile::ProcessSummary>>>(
       [sums = *std::move(sums), cost = base::Now() - begin](recording::Recorder& recorder) {
         return recorder.queries().MakeSummaries(sums, cost);
       });
+}
+
+absl::Status Daemon::Health() const {
+  if (base::Now() < base::Instant::FromNanoseconds(worked_) + kPatience) return absl::OkStatus();
+  return NoAnswer("does not work");
 }
 
 absl::StatusOr<std::optional<uid_t>> Daemon::Owner(const profile::ProcessRef& process) {
@@ -179,9 +198,8 @@ absl::StatusOr<std::vector<profile::EndedProcess>> Daemon::Ended() {
   });
 }
 
-absl::StatusOr<profile::Snapshot> Daemon::MakeSnapshot(const profile::ProcessRef& process, bool with_blocks) {
-  const auto lock = WaitToRead();
-  if (!lock.ok()) return lock.status();
+absl::StatusOr<profile::Snapshot> Daemon::MakeSnapshot(const profile::ProcessRef& process, bool with_blocks,
+                                                       api::Asker& asker) {
   // Shared, because the recording may answer when this thread waits no longer.
   struct Made {
     recording::ProfilePlan plan;
@@ -189,39 +207,48 @@ absl::StatusOr<profile::Snapshot> Daemon::MakeSnapshot(const profile::ProcessRef
   };
   const auto made = std::make_shared<Made>();
   absl::StatusOr<recording::ProfilePlan> plan = Ask<absl::StatusOr<recording::ProfilePlan>>(
-      [process](recording::Recorder& recorder) { return recorder.queries().Plan(process); });
+      [process](recording::Recorder& recorder) { return recorder.queries().Plan(process); }, &asker);
   if (!plan.ok()) return plan.status();
   made->plan = *std::move(plan);
-  std::optional<recording::LiveBlocks> blocks;
-  if (with_blocks) {
-    absl::StatusOr<recording::LiveBlocks> read = recording::ReadLiveBlocks(recorder_->entries(), process.process_id);
-    if (!read.ok()) return read.status();
-    blocks = *std::move(read);
+  {
+    const base::Turns::Turn turn = reading_.Wait(asker.user(), base::Now() + kPatience);
+    if (turn == nullptr) return NoAnswer("did not answer in time");
+    // The user's other clients may have used up the time since this one began to wait.
+    if (absl::Status paid = asker.Pay(); !paid.ok()) return paid;
+    std::optional<recording::LiveBlocks> blocks;
+    if (with_blocks) {
+      absl::StatusOr<recording::LiveBlocks> read = recording::ReadLiveBlocks(recorder_->entries(), process.process_id);
+      if (!read.ok()) return read.status();
+      blocks = *std::move(read);
+    }
+    absl::StatusOr<recording::BuiltProfile> built =
+        recording::BuildPlanned(recorder_->entries(), made->plan, blocks.has_value() ? &*blocks : nullptr);
+    if (!built.ok()) return built.status();
+    made->built = *std::move(built);
+    if (blocks.has_value()) made->built.cost += blocks->cost;
+    asker.ChargeAtMost(made->built.cost);
   }
-  absl::StatusOr<recording::BuiltProfile> built =
-      recording::BuildPlanned(recorder_->entries(), made->plan, blocks.has_value() ? &*blocks : nullptr);
-  if (!built.ok()) return built.status();
-  made->built = *std::move(built);
-  if (blocks.has_value()) made->built.cost += blocks->cost;
-  return Ask<absl::StatusOr<profile::Snapshot>>([made, with_blocks](recording::Recorder& recorder) {
-    return recorder.queries().Finish(made->plan, made->built, with_blocks);
-  });
+  return Ask<absl::StatusOr<profile::Snapshot>>(
+      [made, with_blocks](recording::Recorder& recorder) {
+        return recorder.queries().Finish(made->plan, made->built, with_blocks);
+      },
+      &asker);
 }
 
-absl::StatusOr<profile::Snapshot> Daemon::Snapshot(const profile::ProcessRef& process) {
-  return MakeSnapshot(process, false);
+absl::StatusOr<profile::Snapshot> Daemon::Snapshot(const profile::ProcessRef& process, api::Asker& asker) {
+  return MakeSnapshot(process, false, asker);
 }
 
-absl::StatusOr<profile::Snapshot> Daemon::DetailedSnapshot(const profile::ProcessRef& process) {
-  return MakeSnapshot(process, true);
+absl::StatusOr<profile::Snapshot> Daemon::DetailedSnapshot(const profile::ProcessRef& process, api::Asker& asker) {
+  return MakeSnapshot(process, true, asker);
 }
 
-absl::StatusOr<std::string> Daemon::Dump(const profile::ProcessRef& process) {
-  absl::StatusOr<profile::Snapshot> snapshot = MakeSnapshot(process, false);
+absl::StatusOr<std::string> Daemon::Dump(const profile::ProcessRef& process, api::Asker& asker) {
+  absl::StatusOr<profile::Snapshot> snapshot = MakeSnapshot(process, false, asker);
   if (!snapshot.ok()) return snapshot.status();
   const recording::Dumps::Filled filled = recorder_->dumps().Fill(snapshot->profile);
   return Ask<absl::StatusOr<std::string>>(
-      [process, filled](recording::Recorder& recorder) { return recorder.queries().Publish(process, filled); });
+      [process, filled](recording::Recorder& recorder) { return recorder.queries().Publish(process, filled); }, &asker);
 }
 
 absl::StatusOr<profile::AllocatorFigures> Daemon::Allocator(const profile::ProcessRef& process) {
@@ -229,9 +256,9 @@ absl::StatusOr<profile::AllocatorFigures> Daemon::Allocator(const profile::Proce
       [process](recording::Recorder& recorder) { return recorder.queries().ReadAllocatorFigures(process); });
 }
 
-absl::StatusOr<profile::ResidentBytes> Daemon::Resident(const profile::ProcessRef& process) {
+absl::StatusOr<profile::ResidentBytes> Daemon::Resident(const profile::ProcessRef& process, api::Asker& asker) {
   return Ask<absl::StatusOr<profile::ResidentBytes>>(
-      [process](recording::Recorder& recorder) { return recorder.queries().Resident(process); });
+      [process](recording::Recorder& recorder) { return recorder.queries().Resident(process); }, &asker);
 }
 
 absl::Status Daemon::SetActive(const profile::ProcessRef& process, bool active) {
@@ -280,8 +307,8 @@ absl::Status Daemon::Settle() {
   return NoAnswer("did not write the history");
 }
 
-absl::StatusOr<profile::CollectorFigures> Daemon::Figures() {
-  absl::StatusOr<std::vector<profile::ProcessSummary>> processes = Processes();
+absl::StatusOr<profile::CollectorFigures> Daemon::Figures(api::Asker& asker) {
+  absl::StatusOr<std::vector<profile::ProcessSummary>> processes = Processes(asker);
   if (!processes.ok()) return processes.status();
   return Ask<absl::StatusOr<profile::CollectorFigures>>(
       [this, processes = *std::move(processes)](recording::Recorder& recorder) {

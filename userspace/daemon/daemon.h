@@ -10,10 +10,10 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -24,9 +24,12 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "userspace/api/client_time.h"
 #include "userspace/api/collector.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/file_descriptor.h"
+#include "userspace/base/subordinate_ids.h"
+#include "userspace/base/turns.h"
 #include "userspace/daemon/historian.h"
 #include "userspace/daemon/pauses.h"
 #include "userspace/http/server.h"
@@ -41,6 +44,10 @@ class Daemon : public api::Collector {
  public:
   static absl::StatusOr<std::unique_ptr<Daemon>> Start(const recording::RecorderOptions& recording,
                                                        const http::ServerOptions& http, const HistoryOptions& history);
+  // Serves a recording. `is_restricted`: Collector::IsRestricted.
+  static absl::StatusOr<std::unique_ptr<Daemon>> Start(std::unique_ptr<recording::Recorder> recorder,
+                                                       bool is_restricted, const http::ServerOptions& http,
+                                                       const HistoryOptions& history);
   // Waiting clients get an error. What is pinned stays.
   ~Daemon() override;
 
@@ -56,17 +63,18 @@ class Daemon : public api::Collector {
   recording::Recorder& recorder() { return *recorder_; }
   // The port of HTTP over TCP; 0: none.
   int port() const { return server_->port(); }
-  absl::StatusOr<std::vector<profile::ProcessSummary>> Processes() override;
+  absl::StatusOr<std::vector<profile::ProcessSummary>> Processes(api::Asker& asker) override;
   absl::StatusOr<std::optional<uid_t>> Owner(const profile::ProcessRef& process) override;
   absl::StatusOr<std::vector<profile::EndedProcess>> Ended() override;
-  absl::StatusOr<profile::Snapshot> Snapshot(const profile::ProcessRef& process) override;
-  absl::StatusOr<profile::Snapshot> DetailedSnapshot(const profile::ProcessRef& process) override;
-  absl::StatusOr<std::string> Dump(const profile::ProcessRef& process) override;
+  absl::StatusOr<profile::Snapshot> Snapshot(const profile::ProcessRef& process, api::Asker& asker) override;
+  absl::StatusOr<profile::Snapshot> DetailedSnapshot(const profile::ProcessRef& process, api::Asker& asker) override;
+  absl::StatusOr<std::string> Dump(const profile::ProcessRef& process, api::Asker& asker) override;
   absl::StatusOr<profile::AllocatorFigures> Allocator(const profile::ProcessRef& process) override;
-  absl::StatusOr<profile::ResidentBytes> Resident(const profile::ProcessRef& process) override;
+  absl::StatusOr<profile::ResidentBytes> Resident(const profile::ProcessRef& process, api::Asker& asker) override;
   absl::Status SetActive(const profile::ProcessRef& process, bool active) override;
   absl::Status SetRate(const profile::ProcessRef& process, std::optional<uint32_t> lg_sample) override;
-  absl::StatusOr<profile::CollectorFigures> Figures() override;
+  absl::StatusOr<profile::CollectorFigures> Figures(api::Asker& asker) override;
+  absl::Status Health() const override;
   bool IsRestricted() const override { return is_restricted_; }
   absl::Status Settle() override;
   absl::StatusOr<profile::Survey> Survey(const profile::Activities& known, absl::Duration interval,
@@ -75,19 +83,20 @@ class Daemon : public api::Collector {
                                                  const std::vector<uint64_t>& stack_ids) override;
 
  private:
-  // Called with null when the daemon ends before it has answered. False: the user who asks must wait; ask again.
+  // Called with null when the daemon ends before it has answered. False: something is not done yet; ask again.
   using Question = std::function<bool(recording::Recorder*)>;
 
   Daemon(std::unique_ptr<recording::Recorder> recorder, base::FileDescriptor asked, bool is_restricted)
       : recorder_(std::move(recorder)), asked_(std::move(asked)), is_restricted_(is_restricted) {}
-  // Passes a question to the recording's thread and waits for the answer.
+  // Passes a question to the recording's thread and waits for the answer, without a lock or a turn that others need.
+  // `asker` pays for the thread's time; null: nobody does. ResourceExhausted of the question: not yet, it is asked
+  // again.
   template <typename Answer>
-  Answer Ask(std::function<Answer(recording::Recorder&)> question);
+  Answer Ask(std::function<Answer(recording::Recorder&)> question, api::Asker* asker = nullptr);
   std::vector<Question> TakeQuestions();
   // Reads the tallies in this thread, so that the recording's thread goes on.
-  absl::StatusOr<profile::Snapshot> MakeSnapshot(const profile::ProcessRef& process, bool with_blocks);
-  // Unavailable: others have read for kPatience.
-  absl::StatusOr<std::unique_lock<std::timed_mutex>> WaitToRead();
+  absl::StatusOr<profile::Snapshot> MakeSnapshot(const profile::ProcessRef& process, bool with_blocks,
+                                                 api::Asker& asker);
 
   std::unique_ptr<recording::Recorder> recorder_;
   base::FileDescriptor asked_;  // an eventfd, readable while there are questions
@@ -95,10 +104,12 @@ class Daemon : public api::Collector {
   base::Instant ticked_ = base::Instant::InfinitePast();
   absl::Mutex mutex_;
   std::vector<Question> questions_ ABSL_GUARDED_BY(mutex_);
-  std::vector<Question> waiting_;  // of the recording's thread
+  std::vector<Question> waiting_;     // of the recording's thread
+  std::weak_ptr<const int> summing_;  // of the recording's thread; alive: a client sums up the tallies for all
+  std::atomic<uint64_t> worked_ = base::Now().nanoseconds();  // when the recording's thread ended its last Work
   bool is_ending_ ABSL_GUARDED_BY(mutex_) = false;
-  // One client at a time reads tallies: many profiles at once would take much memory.
-  std::timed_mutex reading_;
+  // One client at a time reads the tallies of a profile: many at once would take much memory.
+  base::Turns reading_{base::SubordinateIds::OfSystem()};
   Pauses pauses_;                         // of the recording's thread
   worker::Crews crews_;                   // outlives the server and the historian
   std::unique_ptr<Historian> historian_;  // null: no history; outlives the server

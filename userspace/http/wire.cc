@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "userspace/base/clock.h"
@@ -161,6 +162,7 @@ class AnswerParser : public Parser<false> {
 
   int status = 0;
   std::string location;
+  std::optional<uint32_t> seconds_to_wait;
 
  private:
   void on_response_impl(int code, beast::string_view, int, error_code& ec) override {
@@ -172,6 +174,10 @@ class AnswerParser : public Parser<false> {
     // Beast ignores other encodings.
     if (name == field::transfer_encoding && !beast::iequals(value, "chunked")) ec = error::bad_transfer_encoding;
     if (name == field::location) location = std::string(value);
+    if (name == field::retry_after) {
+      uint32_t seconds = 0;
+      if (absl::SimpleAtoi(ToAbsl(value), &seconds)) seconds_to_wait = seconds;
+    }
   }
 };
 
@@ -281,7 +287,10 @@ absl::StatusOr<Answer> ReadAnswer(Channel& channel, size_t max_body_bytes, const
       return absl::DataLossError(absl::StrCat("the answer is not valid HTTP: ", ec.message()));
     }
   }
-  return Answer{.status = parser.status, .location = std::move(parser.location), .body = std::move(parser.body)};
+  return Answer{.status = parser.status,
+                .location = std::move(parser.location),
+                .seconds_to_wait = parser.seconds_to_wait,
+                .body = std::move(parser.body)};
 }
 
 }  // namespace heaptap::http

@@ -6,6 +6,7 @@
 #define HEAPTAP_USERSPACE_HTTP_WIRE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -63,6 +64,8 @@ inline constexpr size_t kMaxAnswerHeadBytes = 16 << 10;
 struct Answer {
   int status = 0;             // 100 to 599
   std::string location = {};  // where a redirection leads to; any bytes
+  // Retry-After, if it is a number of seconds.
+  std::optional<uint32_t> seconds_to_wait = {};
   std::string body = {};
 };
 

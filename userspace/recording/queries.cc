@@ -26,11 +26,6 @@ absl::Status NoControlBlock(pid_t pid) {
       absl::StrCat("process ", pid, " has no control block: its allocator is not libheaptap.so"));
 }
 
-absl::Status NoTime(const Target& target) {
-  return absl::ResourceExhaustedError(absl::StrCat("too many profiles of the user of process ", target.pid,
-                                                   " were asked for; try again in some seconds"));
-}
-
 absl::Status NotSettled(const Target& target) {
   return absl::ResourceExhaustedError(
       absl::StrCat("stacks of process ", target.pid, " still wait for unwind tables; try again in some seconds"));
@@ -154,7 +149,6 @@ absl::StatusOr<std::optional<uid_t>> Queries::Owner(const profile::ProcessRef& p
 absl::StatusOr<ProfilePlan> Queries::Plan(const profile::ProcessRef& process) {
   absl::StatusOr<Target*> target = FindForClient(process);
   if (!target.ok()) return target.status();
-  if (!requests_.HasTime(**target)) return NoTime(**target);
   if (!requests_.IsSettled(**target)) return NotSettled(**target);
   return dumps_.Plan(**target);
 }
@@ -180,20 +174,17 @@ std::vector<profile::CoveragePart> Queries::CoverageOf(Target& target, double li
 absl::StatusOr<profile::Snapshot> Queries::Finish(const ProfilePlan& plan, BuiltProfile& built, bool with_coverage) {
   absl::StatusOr<Target*> target = FindForClient(plan.process);
   if (!target.ok()) return target.status();
-  const base::Instant begin = base::Now();
   dumps_.Complete(**target, built.profile);
   profile::Snapshot snapshot = {.profile = std::move(built.profile), .process_id = plan.process.process_id};
   if (with_coverage) snapshot.coverage = CoverageOf(**target, snapshot.profile.Live().bytes);
   if (plan.space != nullptr) snapshot.executable = plan.space->executable;
   snapshot.time = base::WallNow();
-  requests_.Charge(**target, built.cost + (base::Now() - begin));
   return snapshot;
 }
 
 absl::StatusOr<std::string> Queries::Publish(const profile::ProcessRef& process, const Dumps::Filled& filled) {
   absl::StatusOr<Target*> target = FindForClient(process);
   if (!target.ok()) return target.status();
-  requests_.Charge(**target, filled.cost);
   return dumps_.Publish(**target, HEAPTAP_DUMP_MANUAL, filled);
 }
 
@@ -218,11 +209,7 @@ absl::StatusOr<profile::AllocatorFigures> Queries::ReadAllocatorFigures(const pr
 absl::StatusOr<profile::ResidentBytes> Queries::Resident(const profile::ProcessRef& process) {
   absl::StatusOr<Target*> target = FindForClient(process);
   if (!target.ok()) return target.status();
-  if (!requests_.HasTime(**target)) return NoTime(**target);
-  const base::Instant begin = base::Now();
-  absl::StatusOr<profile::ResidentBytes> resident = ResidentOf(**target);
-  requests_.Charge(**target, base::Now() - begin);
-  return resident;
+  return ResidentOf(**target);
 }
 
 absl::Status Queries::SetActive(const profile::ProcessRef& process, bool active) {

@@ -61,8 +61,7 @@ class Queries {
   absl::StatusOr<std::optional<uid_t>> Owner(const profile::ProcessRef& process);
 
   // A profile is made in three steps, of which another thread does the second one, BuildPlanned.
-  // ResourceExhausted: the user of the process has used up the time of the account, or stacks of the process wait for
-  // unwind tables; ask again later.
+  // ResourceExhausted: stacks of the process wait for unwind tables; ask again later.
   absl::StatusOr<ProfilePlan> Plan(const profile::ProcessRef& process);
   // Takes `built.profile`. `with_coverage`: with the parts of the resident memory.
   absl::StatusOr<profile::Snapshot> Finish(const ProfilePlan& plan, BuiltProfile& built, bool with_coverage);
@@ -72,7 +71,6 @@ class Queries {
   absl::Status DumpOne(const profile::ProcessRef& process);
 
   absl::StatusOr<profile::AllocatorFigures> ReadAllocatorFigures(const profile::ProcessRef& process);
-  // ResourceExhausted: the user of the process has used up the time of the account.
   absl::StatusOr<profile::ResidentBytes> Resident(const profile::ProcessRef& process);
   absl::Status SetActive(const profile::ProcessRef& process, bool active);
   absl::Status SetRate(const profile::ProcessRef& process, std::optional<uint32_t> lg_sample);
