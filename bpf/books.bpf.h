@@ -114,8 +114,9 @@ static __always_inline void count_live_entries(__u32 tgid, __u64 process_id, __u
   __u64 at = *sweep_at;
   /* Signed: a sweep may subtract an entry before the program that made the entry has added it. */
   int is_filling = (__s64)now >= (__s64)at || found_no_room;
-  if (at != ~0ULL && is_filling && __sync_val_compare_and_swap(sweep_at, at, ~0ULL) == at)
-    send_event(HEAPTAP_EVENT_LIVE_FILLING, tgid, process_id, now);
+  if (at == ~0ULL || !is_filling || __sync_val_compare_and_swap(sweep_at, at, ~0ULL) != at) return;
+  /* Without room for the event, the next sample asks again. */
+  if (send_event(HEAPTAP_EVENT_LIVE_FILLING, tgid, process_id, now)) *sweep_at = at;
 }
 
 struct new_entry {

@@ -16,6 +16,7 @@
  *   records    number % capacity             -> struct heaptap_record
  *   settings   0                             -> struct heaptap_settings
  *   groups     0 to HEAPTAP_MAX_GROUPS - 1   -> control group of version 2
+ *   owners     struct heaptap_owner_key      -> the user whose subordinate ids these are
  *   programs   enum heaptap_probe            -> the program that `probe_any` calls for a site
  *   events     ring buffer                   <- struct heaptap_event (bpf/events.h)
  *
@@ -93,7 +94,7 @@ struct heaptap_identity {
   __u64 start_time;
   __u64 parent_id;   /* process id of the parent; 0: the parent is not recorded */
   __u32 parent_tgid; /* in `unnoticed`: the PID of the process itself */
-  __u32 reserved;
+  __u32 user;        /* the slot of the user whose entry it is (bpf/users.bpf.h); 0: nobody's */
 };
 
 /* Totals of the books, kept by the programs for a process with HEAPTAP_PROCESS_FIGURES. A reset clears them. */
@@ -180,9 +181,22 @@ struct heaptap_settings {
    * free, so no process gets all of them: k processes that always want more get 1 / (k + 1) each. 0: no such bound. */
   __u64 live_room;
   __u64 tallies_room;
+  /* Entries of `processes`, of which one user may have 1 / HEAPTAP_USER_PROCESSES_PART. 0: no such bound. */
+  __u64 processes_room;
   /* Entries of `groups`: only processes in one of these control groups, or below one, get books. 0: all processes. */
   __u32 groups;
   __u32 reserved;
+};
+
+/* How many process images one user may begin in about a second, where everyone is recorded; root: as many as it likes.
+ * A machine that compiles starts some 2,000 programs a second, and each takes a fork and an exec. */
+#define HEAPTAP_USER_IMAGES 4096
+#define HEAPTAP_USER_PROCESSES_PART 2
+
+/* User ids that begin with the same bits, in network order, as BPF_MAP_TYPE_LPM_TRIE wants them. */
+struct heaptap_owner_key {
+  __u32 prefix_bits;
+  __u32 uid;
 };
 
 /* How the walk of a stack ended. Every end but WHOLE leaves out the outer frames. */
@@ -336,6 +350,9 @@ enum heaptap_loss_reason {
   HEAPTAP_LOSS_BEGINNING,
   /* The sample is not in the books: the process had no memory for it (HEAPTAP_ASK_LOST). */
   HEAPTAP_LOSS_NO_MEMORY,
+  /* A process is not recorded, or not yet: its user has used up the share of new processes per second, or of
+   * `processes`. Each sample tries again. */
+  HEAPTAP_LOSS_PROCESSES_SHARE,
   HEAPTAP_LOSS_REASONS,
 };
 
@@ -375,6 +392,8 @@ enum heaptap_counter {
 #define HEAPTAP_DEFAULT_EVENTS_BYTES (1024 * 1024)
 #define HEAPTAP_DEFAULT_RAW_STACKS_BYTES (32 * 1024 * 1024)
 #define HEAPTAP_DEFAULT_FILES 16384
+/* A range of ids takes some ten entries. The ids for which there is no room count as users of their own. */
+#define HEAPTAP_DEFAULT_OWNERS 16384
 /* These two are allocated whole at the start: 106 and 80 bytes an entry. */
 #define HEAPTAP_DEFAULT_NAMES 16384
 #define HEAPTAP_DEFAULT_RECORDS 16384

@@ -27,6 +27,12 @@ struct heaptap_configure {
   __u32 reserved;
 };
 
+/* Argument of the program `untrack`. */
+struct heaptap_untrack {
+  __u32 tgid;
+  __u32 reserved;
+};
+
 /* Argument of the program `tallies_deleted`. */
 struct heaptap_tallies_deleted {
   __u64 tallies; /* entries that the collector has deleted */

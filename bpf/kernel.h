@@ -87,12 +87,22 @@ struct signal_struct {
   struct mm_struct* oom_mm; /* not null once the OOM killer has chosen the process */
 };
 
+/* A set of capabilities. Before Linux 6.3 two numbers of 32 bits, the lower one first. */
+typedef struct {
+  __u64 val;
+} kernel_cap_t;
+
+struct cred {
+  kernel_cap_t cap_effective;
+};
+
 struct task_struct {
   struct mm_struct* mm;
   int pid;
   int tgid;
   int exit_code;
   struct signal_struct* signal;
+  const struct cred* cred;
 };
 
 #ifdef __bpf__

@@ -66,11 +66,13 @@ int process_fork(struct bpf_raw_tracepoint_args* context) {
     return 0;
   }
   if (!origin || origin->flags & HEAPTAP_PROCESS_IGNORED) return 0;
+  const __u64 now = bpf_ktime_get_ns();
   struct heaptap_process process = {
       .identity = {.id = origin->identity.id,
-                   .start_time = bpf_ktime_get_ns(),
+                   .start_time = now,
                    .parent_id = origin->identity.id,
-                   .parent_tgid = parent_tgid},
+                   .parent_tgid = parent_tgid,
+                   .user = find_user_slot()},
       .triggers = origin->triggers,
       .marks = heaptap_first_marks(&origin->triggers),
       .limits = origin->limits,
@@ -80,13 +82,17 @@ int process_fork(struct bpf_raw_tracepoint_args* context) {
     process.flags |= HEAPTAP_PROCESS_SHARES_PARENT;
     /* A vfork child that vforks shares the books that its parent shares. */
     if (origin->flags & HEAPTAP_PROCESS_SHARES_PARENT) process.identity.parent_tgid = origin->identity.parent_tgid;
-  } else if (origin->flags & HEAPTAP_PROCESS_FOLLOW && is_in_groups(read_settings())) {
+  } else if (origin->flags & HEAPTAP_PROCESS_FOLLOW && is_in_groups(read_settings()) &&
+             may_begin_image(process.identity.user, now, 1)) {
     process.identity.id = make_process_id();
     process.flags |= HEAPTAP_PROCESS_STARTED;
   } else {
     return 0;
   }
-  if (bpf_map_update_elem(&processes, &child_tgid, &process, BPF_ANY)) {
+  /* Of an earlier process whose end nobody noticed. */
+  const struct heaptap_process* stale = bpf_map_lookup_elem(&processes, &child_tgid);
+  if (stale) drop_process(child_tgid, stale->identity.user);
+  if (add_process(child_tgid, &process)) {
     count_loss(0, HEAPTAP_LOSS_PROCESSES_FULL, 0);
     return 0;
   }
@@ -127,22 +133,27 @@ int process_exec(struct bpf_raw_tracepoint_args* context) {
   __u64 ended_id = old->identity.id;
   if (old->flags & HEAPTAP_PROCESS_IGNORED) {
     /* The next image may be one to record; then it enters when it starts. */
-    bpf_map_delete_elem(&processes, &tgid);
+    drop_process(tgid, old->identity.user);
     return 0;
   }
-  const int is_wanted = is_in_groups(read_settings());
-  if (old->flags & HEAPTAP_PROCESS_SHARES_PARENT) {
+  const __u64 now = bpf_ktime_get_ns();
+  const __u32 user = find_user_slot();
+  const int is_shared = (old->flags & HEAPTAP_PROCESS_SHARES_PARENT) != 0;
+  const int is_wanted = (!is_shared || old->flags & HEAPTAP_PROCESS_FOLLOW) && is_in_groups(read_settings()) &&
+                        may_begin_image(user, now, user != old->identity.user);
+  if (is_shared) {
     ended_id = 0; /* the parent's books go on */
-    if (!(old->flags & HEAPTAP_PROCESS_FOLLOW) || !is_wanted) {
-      bpf_map_delete_elem(&processes, &tgid);
+    if (!is_wanted) {
+      drop_process(tgid, old->identity.user);
       return 0;
     }
   }
   struct heaptap_process process = {
       .identity = {.id = is_wanted ? make_process_id() : HEAPTAP_NO_PROCESS,
-                   .start_time = bpf_ktime_get_ns(),
+                   .start_time = now,
                    .parent_id = old->identity.parent_id,
-                   .parent_tgid = old->identity.parent_tgid},
+                   .parent_tgid = old->identity.parent_tgid,
+                   .user = user},
       .triggers = old->triggers,
       .marks = heaptap_first_marks(&old->triggers),
       .limits = old->limits,
@@ -152,10 +163,13 @@ int process_exec(struct bpf_raw_tracepoint_args* context) {
   struct heaptap_process ended = *old;
   /* In place, because the kernel may have no memory for another entry. No other program uses the entry: by now the
    * thread that called exec is the only one of its process. */
-  if (is_wanted)
+  if (is_wanted) {
     *old = process;
-  else
-    bpf_map_delete_elem(&processes, &tgid);
+    count_processes(ended.identity.user, -1ULL);
+    count_processes(user, 1);
+  } else {
+    drop_process(tgid, ended.identity.user);
+  }
   int not_saved = ended_id ? save_ended(&ended, tgid, HEAPTAP_PROCESS_EXECED) : 0;
   if (send_event(HEAPTAP_EVENT_EXEC, tgid, process.identity.id, ended_id) && not_saved)
     count_loss(0, HEAPTAP_LOSS_PROCESSES_FULL, 0);
@@ -189,7 +203,7 @@ int process_exit(struct bpf_raw_tracepoint_args* context) {
   if (has_books && take_all_frees(process)) count_loss(id, HEAPTAP_LOSS_FREES_UNREAD, 0);
   struct heaptap_process ended = *process;
   /* Two threads may both see themselves as the last; one of them deletes. */
-  if (bpf_map_delete_elem(&processes, &tgid)) return 0;
+  if (drop_process(tgid, ended.identity.user)) return 0;
   if (!has_books) id = 0;
   int code = BPF_CORE_READ(task, signal, flags) & SIGNAL_GROUP_EXIT ? BPF_CORE_READ(task, signal, group_exit_code)
                                                                     : BPF_CORE_READ(task, exit_code);

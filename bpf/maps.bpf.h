@@ -13,6 +13,7 @@
 #include "bpf/events.h"
 #include "bpf/kernel.h"
 #include "bpf/unwind.h"
+#include "bpf/users.bpf.h"
 
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
@@ -138,20 +139,18 @@ struct {
   __uint(max_entries, HEAPTAP_DEFAULT_RAW_STACKS_BYTES);
 } raw_stacks SEC(".maps");
 
-/* What a thread has in `raw_stacks`, and where its stack was at the latest copy. */
-struct raw_share {
-  __u64 last; /* where the ring ended before the thread's latest copy */
-  __u64 bytes;
-  __u64 stack_begin;
-  __u64 stack_top;
+/* Where the stack of a thread was at its latest copy in `raw_stacks`. */
+struct thread_stack {
+  __u64 begin;
+  __u64 top;
 };
 
 struct {
   __uint(type, BPF_MAP_TYPE_LRU_HASH);
   __uint(max_entries, 1024);
   __type(key, __u32); /* thread id */
-  __type(value, struct raw_share);
-} raw_shares SEC(".maps");
+  __type(value, struct thread_stack);
+} thread_stacks SEC(".maps");
 
 static __always_inline __u64* counter(__u32 which) { return bpf_map_lookup_elem(&counters, &which); }
 
@@ -182,9 +181,20 @@ __noinline int count_loss(__u64 process_id, enum heaptap_loss_reason reason, __u
   return 0;
 }
 
-/* Reserves an event, which the caller fills in and submits. Null: no room in `events` (counted). */
+/* Whether the user of the calling process may have one more event in the ring, which then counts for it. */
+__noinline int may_send(void) {
+  const struct ring_state state = STATE_OF(events);
+  struct user* user = user_at(find_user_slot());
+  if (!user) return 1; /* never */
+  if (!may_fill(&user->events, &state)) return 0;
+  count_filled(&user->events, &state, sizeof(struct heaptap_event));
+  return 1;
+}
+
+/* Reserves an event, which the caller fills in and submits. Null: no room in `events`, or none left for the user
+ * (counted). */
 static __always_inline struct heaptap_event* begin_event(__u32 kind, __u32 tgid, __u64 process_id, __u64 argument) {
-  struct heaptap_event* event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+  struct heaptap_event* event = may_send() ? bpf_ringbuf_reserve(&events, sizeof(*event), 0) : NULL;
   if (!event) {
     /* When the first event of a process is lost, the collector does not know the id. */
     const __u32 begins = kind == HEAPTAP_EVENT_FORK || kind == HEAPTAP_EVENT_EXEC || kind == HEAPTAP_EVENT_ENTER;

@@ -7,6 +7,7 @@
 
 #include "bpf/kernel.h"
 #include "bpf/maps.bpf.h"
+#include "bpf/users.bpf.h"
 
 /* A forged weight must not overflow weight << HEAPTAP_OBJECT_FRACTION_BITS; no address space is larger. */
 #define MAX_WEIGHT (1ULL << 47)
@@ -35,18 +36,44 @@ static __always_inline int is_in_groups(const struct heaptap_settings* settings)
   return 0;
 }
 
+/* Whether the user of the calling process may begin a process image; if not, that is a counted loss. Only where
+ * everyone is recorded are there users who do not know of each other. `entries`: new ones of `processes`. */
+__noinline int may_begin_image(__u32 user, __u64 now, __u64 entries) {
+  const struct heaptap_settings* defaults = read_settings();
+  if (!defaults || !defaults->everyone || may_begin(user, now, defaults->processes_room, entries)) return 1;
+  count_loss(0, HEAPTAP_LOSS_PROCESSES_SHARE, 0);
+  return 0;
+}
+
+/* Enters a process, which has its user in identity.user. Returns 0, or a negative errno. */
+static __always_inline long add_process(__u32 tgid, const struct heaptap_process* process) {
+  const long error = bpf_map_update_elem(&processes, &tgid, process, BPF_NOEXIST);
+  if (error == 0) count_processes(process->identity.user, 1);
+  return error;
+}
+
+/* `user`: of the entry. Returns 0, or an error if there is no entry. */
+static __always_inline long drop_process(__u32 tgid, __u32 user) {
+  const long error = bpf_map_delete_elem(&processes, &tgid);
+  if (error == 0) count_processes(user, -1ULL);
+  return error;
+}
+
 /* Opens books for the calling process, if the settings want books for it. */
 __noinline int enter(__u32 tgid) {
   const struct heaptap_settings* defaults = read_settings();
   if (!defaults || !defaults->everyone || !is_in_groups(defaults)) return 0;
+  const __u64 now = bpf_ktime_get_ns();
+  const __u32 user = find_user_slot();
+  if (!may_begin_image(user, now, 1)) return 0;
   struct heaptap_process process = {
-      .identity = {.id = make_process_id(), .start_time = bpf_ktime_get_ns()},
+      .identity = {.id = make_process_id(), .start_time = now, .user = user},
       .triggers = defaults->triggers,
       .marks = heaptap_first_marks(&defaults->triggers),
       .limits = defaults->limits,
       .flags = defaults->flags,
   };
-  if (bpf_map_update_elem(&processes, &tgid, &process, BPF_NOEXIST)) {
+  if (add_process(tgid, &process)) {
     /* There is an entry, which another thread was faster to make or which says IGNORED; or there is no room. */
     if (!bpf_map_lookup_elem(&processes, &tgid)) count_loss(0, HEAPTAP_LOSS_PROCESSES_FULL, 0);
     return 0;

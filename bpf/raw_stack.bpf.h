@@ -10,6 +10,7 @@
 #include "bpf/maps.bpf.h"
 #include "bpf/memory.bpf.h"
 #include "bpf/scratch.bpf.h"
+#include "bpf/users.bpf.h"
 
 struct stack_place {
   __u64 pointer;
@@ -32,9 +33,6 @@ static long find_stack(struct task_struct* task, struct vm_area_struct* mapping,
 #define LARGE_STACK_CHUNKS 257
 #define LARGE_PART 2
 #define MOST_PART 4
-/* When more than half of the ring is in use, a thread may have at most SHARE_OF_FREE times as much of it as is free.
- * So threads that crowd the ring leave a part of it to newcomers: one leaves a fifth, two leave a ninth. */
-#define SHARE_OF_FREE 4
 /* Pages of the largest copy, with a part of a page at either end. */
 #define MOST_STACK_PAGES ((HEAPTAP_MOST_STACK_CHUNKS * HEAPTAP_CHUNK_BYTES >> PAGE_SHIFT) + 1)
 
@@ -42,36 +40,28 @@ static __always_inline __u64 raw_stack_size(__u32 chunks) {
   return sizeof(struct heaptap_raw_stack) + (__u64)chunks * HEAPTAP_CHUNK_BYTES;
 }
 
-/* Whether the ring has room for a copy of the calling thread's stack. */
+/* Whether the ring has room for a copy of the calling thread's stack, and the thread's user may have it. */
 __noinline int has_room_for_raw_stack(void) {
-  __u64 size = bpf_ringbuf_query(&raw_stacks, BPF_RB_RING_SIZE);
-  __u64 used = bpf_ringbuf_query(&raw_stacks, BPF_RB_AVAIL_DATA);
-  if (used + SPARE_COPIES * HEAPTAP_RAW_STACK_CHUNKS * HEAPTAP_CHUNK_BYTES >= size) return 0;
-  if (used < size / 2) return 1;
-  __u32 tid = bpf_get_current_pid_tgid();
-  const struct raw_share* share = bpf_map_lookup_elem(&raw_shares, &tid);
-  if (!share || share->last < bpf_ringbuf_query(&raw_stacks, BPF_RB_CONS_POS)) return 1;
-  /* Some of share->bytes may have been taken. */
-  return (share->bytes < used ? share->bytes : used) < SHARE_OF_FREE * (size - used);
+  const struct ring_state state = STATE_OF(raw_stacks);
+  if (state.used + SPARE_COPIES * HEAPTAP_RAW_STACK_CHUNKS * HEAPTAP_CHUNK_BYTES >= state.size) return 0;
+  const struct user* user = user_at(find_user_slot());
+  return user && may_fill(&user->raw_stacks, &state);
 }
 
 /* Called before the bytes are reserved. */
-__noinline int count_raw_share(struct raw_share* share, __u64 bytes) {
-  if (!share) return 0;
-  /* The collector has taken everything that the thread had in the ring. */
-  if (share->last < bpf_ringbuf_query(&raw_stacks, BPF_RB_CONS_POS)) share->bytes = 0;
-  share->last = bpf_ringbuf_query(&raw_stacks, BPF_RB_PROD_POS);
-  share->bytes += bytes;
-  return 0;
+__noinline int count_raw_stack(__u64 bytes) {
+  const struct ring_state state = STATE_OF(raw_stacks);
+  struct user* user = user_at(find_user_slot());
+  return user ? count_filled(&user->raw_stacks, &state, bytes) : 0;
 }
 
-static __always_inline struct raw_share* find_raw_share(void) {
+static __always_inline struct thread_stack* find_thread_stack(void) {
   __u32 tid = bpf_get_current_pid_tgid();
-  struct raw_share* share = bpf_map_lookup_elem(&raw_shares, &tid);
-  if (share) return share;
-  struct raw_share none = {};
-  bpf_map_update_elem(&raw_shares, &tid, &none, BPF_NOEXIST);
-  return bpf_map_lookup_elem(&raw_shares, &tid);
+  struct thread_stack* known = bpf_map_lookup_elem(&thread_stacks, &tid);
+  if (known) return known;
+  struct thread_stack none = {};
+  bpf_map_update_elem(&thread_stacks, &tid, &none, BPF_NOEXIST);
+  return bpf_map_lookup_elem(&thread_stacks, &tid);
 }
 
 static long try_to_find_stack(__u32 index, struct stack_place* stack) {
@@ -100,14 +90,14 @@ static __noinline __u64 measure_top(__u64 rsp) {
 
 /* The number of chunks from the stack pointer to the top of the stack. The top comes from the list of mappings; while
  * another thread has that locked, from the thread's latest copy, or else from the memory itself. */
-__noinline __u64 count_chunks(struct raw_share* share, __u64 rsp) {
+__noinline __u64 count_chunks(struct thread_stack* known, __u64 rsp) {
   struct stack_place stack = {.pointer = rsp};
   bpf_loop(MAPPING_TRIES, try_to_find_stack, &stack, 0);
-  if (share && stack.top) {
-    share->stack_begin = stack.begin;
-    share->stack_top = stack.top;
-  } else if (share && share->stack_begin <= rsp && rsp < share->stack_top) {
-    stack.top = share->stack_top;
+  if (known && stack.top) {
+    known->begin = stack.begin;
+    known->top = stack.top;
+  } else if (known && known->begin <= rsp && rsp < known->top) {
+    stack.top = known->top;
   }
   if (!stack.top) stack.top = measure_top(rsp);
   return (stack.top - (rsp & ~(HEAPTAP_CHUNK_BYTES - 1ULL))) / HEAPTAP_CHUNK_BYTES + 1;
@@ -167,13 +157,12 @@ static __always_inline int is_roomy(__u64 chunks, __u64 part) {
 /* Returns 0, or -1 if there is no room. */
 __noinline int send_raw_stack(const struct scratch* scratch, __u64 stack_id) {
   if (!scratch) return -1; /* never */
-  struct raw_share* share = find_raw_share();
-  __u64 chunks = count_chunks(share, scratch->frame.rsp);
+  __u64 chunks = count_chunks(find_thread_stack(), scratch->frame.rsp);
   __u64 most = HEAPTAP_MOST_STACK_CHUNKS;
   if (!is_roomy(most, MOST_PART)) most = LARGE_STACK_CHUNKS;
   if (!is_roomy(most, LARGE_PART)) most = HEAPTAP_RAW_STACK_CHUNKS;
   if (chunks > most) chunks = most;
-  count_raw_share(share, raw_stack_size(chunks));
+  count_raw_stack(raw_stack_size(chunks));
   /* The size of a reservation must be a constant. */
   if (chunks <= 1) return send_chunks(scratch, stack_id, 1);
   if (chunks <= 2) return send_chunks(scratch, stack_id, 2);

@@ -154,6 +154,8 @@ class Kernel {
   heaptap_process process = {};
   uint32_t tgid = 100;
   uint32_t tid = 100;  // the calling thread
+  uint32_t uid = 1000;
+  bool is_privileged = false;  // has the rights of root
   std::vector<Mapping> mappings;
   std::map<uint64_t, std::vector<uint8_t>> memory;
   uint64_t lock_sequence = 1;

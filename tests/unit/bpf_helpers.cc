@@ -2,6 +2,7 @@
 //
 // The helpers that the eBPF programs call, on the simulated kernel.
 #include <errno.h>
+#include <linux/capability.h>
 #include <stdlib.h>
 
 #include <string>
@@ -143,6 +144,8 @@ long host_get_current_comm(void* to, __u32 size) {
 
 __u64 host_get_current_pid_tgid(void) { return uint64_t{Kernel::Current().tgid} << 32 | Kernel::Current().tid; }
 
+__u64 host_get_current_uid_gid(void) { return Kernel::Current().uid; }
+
 __u64 host_get_attach_cookie(void*) { return Kernel::Current().cookie; }
 
 long host_current_task_under_cgroup(const void*, __u32 index) { return Kernel::Current().groups.count(index) != 0; }
@@ -161,6 +164,9 @@ struct task_struct* host_get_current_task_btf(void) {
     mm_struct___seqcount sequence;
   } memory;
   static task_struct task;
+  static cred credentials;
+  credentials.cap_effective.val = Kernel::Current().is_privileged ? 1ULL << CAP_SYS_ADMIN : 0;
+  task.cred = &credentials;
   task.mm = &memory.size_of_code;
   memory.size_of_code.exec_vm = Kernel::Current().lock_sequence;
   return &task;

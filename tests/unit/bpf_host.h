@@ -31,6 +31,7 @@ long host_probe_write_user(void* to, const void* from, __u32 size);
 long host_probe_read_kernel(void* to, __u32 size, const void* from);
 long host_get_current_comm(void* to, __u32 size);
 __u64 host_get_current_pid_tgid(void);
+__u64 host_get_current_uid_gid(void);
 __u64 host_ktime_get_ns(void);
 __u64 host_jiffies64(void);
 __u64 host_get_attach_cookie(void* context);
@@ -85,6 +86,7 @@ int configure(struct heaptap_configure* argument);
 int fold(struct heaptap_fold* argument);
 int tallies_deleted(struct heaptap_tallies_deleted* argument);
 int take_frees(struct heaptap_take_frees* argument);
+int untrack(struct heaptap_untrack* argument);
 int sweep(void* context);
 
 /* The programs' own functions, called on a thread with these registers. */
@@ -151,6 +153,7 @@ static __always_inline __u64 first_argument(struct pt_regs* context) { return PT
 #define bpf_probe_read_kernel host_probe_read_kernel
 #define bpf_get_current_comm host_get_current_comm
 #define bpf_get_current_pid_tgid host_get_current_pid_tgid
+#define bpf_get_current_uid_gid host_get_current_uid_gid
 #define bpf_ktime_get_ns host_ktime_get_ns
 #define bpf_jiffies64 host_jiffies64
 #define bpf_get_attach_cookie host_get_attach_cookie

@@ -177,7 +177,7 @@ class HostStackCopy : public ::testing::Test {
 
 TEST_F(HostStackCopy, TheMappingsAreTriedAgain) {
   process_.kernel.before_lookup = [&](std::string_view map) {
-    if (map == "raw_shares") process_.kernel.busy = kMappingTries - 1;
+    if (map == "thread_stacks") process_.kernel.busy = kMappingTries - 1;
   };
   EXPECT_EQ(Chunks(1), 4);
 }
@@ -187,43 +187,6 @@ TEST_F(HostStackCopy, TheLatestCopyTellsTheTop) {
   process_.kernel.busy = INT_MAX;
   EXPECT_EQ(Chunks(1), 4);
   EXPECT_GT(Chunks(2), 200) << "of another thread, only the memory tells";
-}
-
-TEST_F(HostStackCopy, AThreadHasItsShareOfACrowdedRing) {
-  constexpr uint64_t kBytes = 4 << 20;
-  process_.kernel.arguments = 0;
-  ring().bytes = kBytes;
-  const auto fill = [&] {
-    for (uint32_t tid = 100; ring().used() < kBytes / 2; tid++) ASSERT_NE(Chunks(tid), 0);
-  };
-  const auto take_share = [&] {
-    const uint64_t before = ring().used();
-    while (Chunks(1) != 0) {
-    }
-    return ring().used() - before;
-  };
-  fill();
-  const uint64_t share = take_share();
-  // Of the half that the others have left, it leaves a fifth.
-  constexpr uint64_t kLargest = 4 * HEAPTAP_RAW_STACK_CHUNKS * HEAPTAP_CHUNK_BYTES;
-  EXPECT_GE(share, kBytes / 2 * 4 / 5 - kLargest);
-  EXPECT_LT(share, kBytes / 2 * 4 / 5 + kLargest);
-  EXPECT_NE(Chunks(2), 0) << "there is room for others";
-  // The collector takes all: the share begins anew.
-  ring().Take();
-  fill();
-  EXPECT_EQ(take_share(), share);
-}
-
-// The collector always takes a part of what the thread has in the ring, and never all.
-TEST_F(HostStackCopy, AThreadHasNoMoreThanTheRingHas) {
-  constexpr uint64_t kBytes = 4 << 20;
-  process_.kernel.arguments = 0;
-  ring().bytes = kBytes;
-  for (int i = 0; i < 200; i++) {
-    while (ring().used() < kBytes * 3 / 4) ASSERT_NE(Chunks(1), 0) << i;
-    while (ring().used() > kBytes / 2) ring().Take(1);
-  }
 }
 
 }  // namespace

@@ -245,6 +245,7 @@ TEST_F(HostExit, AProcessEntersIfTheSettingsWantIt) {
                 .collector_pid = 0,
                 .live_room = 0,
                 .tallies_room = 0,
+                .processes_room = 0,
                 .groups = 0,
                 .reserved = 0};
   RunAs(kOther);

@@ -116,6 +116,14 @@ const std::vector<Cause>& Causes() {
          machine.Call(probe_dump, &request, sizeof(request));
        },
        false, 512},
+      {HEAPTAP_LOSS_PROCESSES_SHARE, "ProcessesShare",
+       [](Machine& machine) {
+         machine.settings().everyone = 1;
+         machine.settings().processes_room = 1;
+         machine.RunAs(kOther);
+         machine.Fire({});
+       },
+       true},
   };
   return causes;
 }

@@ -15,9 +15,9 @@
   { &(map), #map, COUNT_OF(*(map).type), 0, 0, COUNT_OF(*(map).max_entries) }
 
 const struct host_map host_maps[] = {
-    MAP(processes),   MAP(counters),  MAP(stacks),   MAP(live),       MAP(tallies), MAP(losses),
-    MAP(unnoticed),   MAP(forgotten), MAP(files),    MAP(rows),       MAP(scratch), MAP(rule_cache),
-    RING(raw_stacks), RING(events),   MAP(settings), MAP(raw_shares), MAP(names),   MAP(records),
+    MAP(processes), MAP(counters),      MAP(stacks), MAP(live),    MAP(tallies),    MAP(losses),      MAP(unnoticed),
+    MAP(forgotten), MAP(files),         MAP(rows),   MAP(scratch), MAP(rule_cache), RING(raw_stacks), RING(events),
+    MAP(settings),  MAP(thread_stacks), MAP(names),  MAP(records), MAP(users),      MAP(owners),
 };
 const __u32 host_map_count = COUNT_OF(host_maps);
 

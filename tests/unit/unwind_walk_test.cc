@@ -943,8 +943,9 @@ class DeepStack {
 
   Ring& ring() { return process_.kernel.ring("raw_stacks"); }
   // Each by another tally, so that each is sent. Returns the bytes that it took in the ring; 0: there was no room.
-  uint64_t Sample(uint32_t tid) {
+  uint64_t Sample(uint32_t tid, uint32_t uid = 1000) {
     process_.kernel.tid = tid;
+    process_.kernel.uid = uid;
     const uint64_t before = ring().used();
     const uint32_t end = process_.Sample(leaf_)->end;
     EXPECT_EQ(end == HEAPTAP_STACK_NO_ROOM, ring().used() == before);
@@ -999,20 +1000,53 @@ TEST(RawStacks, LargeCopiesWhileTheRingIsRoomy) {
   EXPECT_THAT(process.Sample(1), is_between(384, 400));
 }
 
-TEST(RawStacks, NoThreadTakesTheRoomOfOthers) {
+// However many threads a user has.
+TEST(RawStacks, NoUserTakesTheRoomOfOthers) {
   DeepStack process;
   process.ring().bytes = 4 << 20;
-  while (process.Sample(1) != 0) {
+  for (uint32_t tid = 1; process.Sample(tid) != 0; tid++) {
   }
   EXPECT_GE(process.ring().used(), process.ring().bytes * 3 / 4);
   EXPECT_LT(process.ring().used(), process.ring().bytes * 7 / 8);
   int others = 0;
-  for (uint32_t tid = 2; tid < 12; tid++) others += process.Sample(tid) != 0;
+  for (uint32_t other = 1; other <= 10; other++) others += process.Sample(1, 1000 + other) != 0;
   EXPECT_EQ(others, 10);
-  EXPECT_EQ(process.Sample(1), 0);
+  EXPECT_EQ(process.Sample(100), 0);
   // Once the collector has taken them, the ring is as good as empty.
   process.ring().Take();
   EXPECT_NE(process.Sample(1), 0);
+}
+
+TEST(RawStacks, AUserHasItsShareOfACrowdedRing) {
+  constexpr uint64_t kBytes = 4 << 20;
+  DeepStack process;
+  process.ring().bytes = kBytes;
+  uint32_t tid = 0;
+  const auto take_share = [&] {
+    for (uint32_t other = 2000; process.ring().used() < kBytes / 2; other++) ASSERT_NE(process.Sample(++tid, other), 0);
+    const uint64_t before = process.ring().used();
+    while (process.Sample(++tid) != 0) {
+    }
+    // Of the half that the others have left, it leaves a fifth.
+    constexpr uint64_t kLargest = 4 * HEAPTAP_RAW_STACK_CHUNKS * HEAPTAP_CHUNK_BYTES;
+    EXPECT_NEAR(process.ring().used() - before, kBytes / 2 * 4 / 5, kLargest);
+    EXPECT_NE(process.Sample(++tid, 1001), 0) << "there is room for others";
+  };
+  take_share();
+  // The collector takes all: the share begins anew.
+  process.ring().Take();
+  take_share();
+}
+
+// The collector always takes a part of what the user has in the ring, and never all.
+TEST(RawStacks, AUserHasNoMoreThanTheRingHas) {
+  constexpr uint64_t kBytes = 4 << 20;
+  DeepStack process;
+  process.ring().bytes = kBytes;
+  for (int i = 0; i < 200; i++) {
+    while (process.ring().used() < kBytes * 3 / 4) ASSERT_NE(process.Sample(1), 0) << i;
+    while (process.ring().used() > kBytes / 2) process.ring().Take(1);
+  }
 }
 
 // The target may set its stack pointer to anything.

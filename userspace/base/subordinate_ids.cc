@@ -3,6 +3,7 @@
 
 #include <pwd.h>
 
+#include <bit>
 #include <fstream>
 #include <iterator>
 #include <limits>
@@ -54,6 +55,22 @@ uid_t SubordinateIds::OwnerOf(uid_t user) const {
   if (range == by_first_.begin()) return user;
   --range;
   return user <= range->second.last ? range->second.owner : user;
+}
+
+std::vector<SubordinateIds::Block> SubordinateIds::Blocks() const {
+  std::vector<Block> blocks;
+  for (const auto& [begin, range] : by_first_) {
+    const uint64_t end = uint64_t{range.last} + 1;
+    for (uint64_t first = begin; first < end;) {
+      int free_bits = first == 0 ? std::numeric_limits<uid_t>::digits : std::countr_zero(first);
+      while (first + (uint64_t{1} << free_bits) > end) free_bits--;
+      blocks.push_back({.first = static_cast<uid_t>(first),
+                        .bits = static_cast<uint32_t>(std::numeric_limits<uid_t>::digits - free_bits),
+                        .owner = range.owner});
+      first += uint64_t{1} << free_bits;
+    }
+  }
+  return blocks;
 }
 
 }  // namespace heaptap::base

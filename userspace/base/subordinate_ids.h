@@ -14,6 +14,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 
@@ -30,6 +31,16 @@ class SubordinateIds {
 
   // The user that `user` belongs to: the owner of a subordinate id, else `user` itself.
   uid_t OwnerOf(uid_t user) const;
+
+  // All ids that begin with the same `bits` bits as `first`.
+  struct Block {
+    uid_t first;
+    uint32_t bits;
+    uid_t owner;
+    bool operator==(const Block&) const = default;
+  };
+  // All subordinate ids, in as few blocks as there are.
+  std::vector<Block> Blocks() const;
 
  private:
   struct Range {

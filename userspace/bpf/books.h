@@ -68,9 +68,10 @@ enum class Program {
   kFold,
   kTalliesDeleted,
   kTakeFrees,
+  kUntrack,
   kAny,  // calls one of the first eight, by the cookie of a site (enum heaptap_probe); attached to many sites at once
 };
-inline constexpr size_t kPrograms = 16;
+inline constexpr size_t kPrograms = 17;
 
 class Books {
  public:

@@ -29,6 +29,8 @@ constexpr LossText kLossTexts[HEAPTAP_LOSS_REASONS] = {
     {"frees_unread", "ends without the latest frees: of each thread up to 63 freed blocks count as live"},
     {"beginning", "beginning of the process not recorded: what it had allocated before is missing"},
     {"no_memory", "samples not recorded: a limit of the process left no memory for them"},
+    {"processes_share",
+     "processes not recorded: their user has used up its share of new processes per second or of the map of processes"},
 };
 
 static_assert(HEAPTAP_MAX_WALK == 1024);  // as the texts say

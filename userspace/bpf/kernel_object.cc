@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/bpf/kernel_object.h"
 
+#include <arpa/inet.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -16,6 +17,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "bpf/heaptap.skel.h"
+#include "userspace/base/subordinate_ids.h"
+#include "userspace/base/user_ids.h"
 #include "userspace/bpf/kernel_error.h"
 #include "userspace/bpf/map_access.h"
 #include "userspace/bpf/probes.h"
@@ -57,6 +60,7 @@ constexpr NamedProgram kNamedPrograms[] = {
     {Program::kFold, "fold"},
     {Program::kTalliesDeleted, "tallies_deleted"},
     {Program::kTakeFrees, "take_frees"},
+    {Program::kUntrack, "untrack"},
     {Program::kAny, "probe_any"},
 };
 static_assert(std::size(kNamedPrograms) == kPrograms);
@@ -87,10 +91,14 @@ absl::Status KernelObject::Open(const MapSizes& sizes, const Pins* pins) {
   object_ = heaptap_bpf__open();
   if (object_ == nullptr) return KernelError(errno, "opening the eBPF object");
   adopted_ = pins != nullptr && pins->Has(kWhole);
-  if (adopted_) return Adopt(*pins);
-  SetSizes(sizes);
-  if (absl::Status status = Load(pins != nullptr); !status.ok()) return status;
-  return Prepare();
+  if (adopted_) {
+    if (absl::Status status = Adopt(*pins); !status.ok()) return status;
+  } else {
+    SetSizes(sizes);
+    if (absl::Status status = Load(pins != nullptr); !status.ok()) return status;
+    if (absl::Status status = Prepare(); !status.ok()) return status;
+  }
+  return pins == nullptr ? absl::OkStatus() : FillOwners();
 }
 
 absl::Status KernelObject::Start(const Pins* pins) {
@@ -190,6 +198,19 @@ absl::Status KernelObject::Prepare() {
         error != 0) {
       return KernelError(error, "preparing the map of losses");
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status KernelObject::FillOwners() {
+  for (const base::SubordinateIds::Block& block : base::SubordinateIds::OfSystem().Blocks()) {
+    // For root there is no share, so root's subordinate ids are users of their own.
+    if (block.owner == base::kRoot) continue;
+    const heaptap_owner_key key = {.prefix_bits = block.bits, .uid = htonl(block.first)};
+    const int error =
+        bpf_map__update_elem(object_->maps.owners, &key, sizeof(key), &block.owner, sizeof(block.owner), BPF_ANY);
+    if (error == -ENOSPC) break;
+    if (error != 0) return KernelError(error, "filling the map of owners");
   }
   return absl::OkStatus();
 }

@@ -60,6 +60,7 @@ class KernelObject {
   void SetSizes(const MapSizes& sizes);
   absl::Status Load(bool for_everyone);
   absl::Status Prepare();
+  absl::Status FillOwners();
   absl::Status FillPrograms();
   absl::Status AttachLifecycle();
   absl::Status PinAll(const Pins& pins);

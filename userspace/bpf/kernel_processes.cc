@@ -66,6 +66,7 @@ absl::Status KernelProcesses::SetSettings(heaptap_settings settings) {
   flags_of_all_ = settings.everyone != 0 ? settings.flags : 0;
   if (settings.everyone != 0) {
     settings.live_room = bpf_map__max_entries(object_->maps.live);
+    settings.processes_room = bpf_map__max_entries(object_->maps.processes);
     // Each tally has at most one stack, so with this bound neither map fills up.
     settings.tallies_room =
         std::min(bpf_map__max_entries(object_->maps.tallies), bpf_map__max_entries(object_->maps.stacks));
@@ -137,8 +138,10 @@ bool KernelProcesses::IsCurrent(pid_t tgid, uint64_t process_id) const {
 }
 
 void KernelProcesses::Untrack(pid_t tgid) {
-  const uint32_t key = tgid;
-  bpf_map__delete_elem(object_->maps.processes, &key, sizeof(key), 0);
+  heaptap_untrack argument = {.tgid = static_cast<uint32_t>(tgid), .reserved = 0};
+  if (RunProgram(object_.program(Program::kUntrack), argument) == 0) return;
+  // The kernel has no memory to run it. Then the entry still counts for its user.
+  bpf_map__delete_elem(object_->maps.processes, &argument.tgid, sizeof(argument.tgid), 0);
 }
 
 absl::StatusOr<std::map<uint64_t, RecordedProcess>> KernelProcesses::ReadAll() const {

@@ -75,7 +75,7 @@ class Processes {
   // (version 2), at most HEAPTAP_MAX_GROUPS; negative: a group that does not exist yet; none: no restriction. A process
   // that is tracked stays tracked until it forks or execs outside of them. Takes effect with the next SetSettings.
   virtual absl::Status RestrictTo(absl::Span<const int> groups) = 0;
-  // What happens to processes that were not tracked; all zeros: nothing. Fills in live_room, tallies_room and groups.
+  // What happens to processes that were not tracked; all zeros: nothing. Fills in the rooms and groups.
   virtual absl::Status SetSettings(heaptap_settings settings) = 0;
   // Changes limits and triggers of a recorded process. NotFound: it has ended, or has other books by now. Others: the
   // kernel has no memory to do it, and nothing has changed.

@@ -124,6 +124,7 @@ absl::Status Everyone::SetDefaults() {
        .collector_pid = static_cast<uint32_t>(getpid()),
        .live_room = 0,
        .tallies_room = 0,
+       .processes_room = 0,
        .groups = 0,
        .reserved = 0});
 }
