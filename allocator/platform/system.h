@@ -93,14 +93,17 @@ uint64_t ThreadCount();
 class FileDescriptor {
  public:
   explicit FileDescriptor(long number) : number_(static_cast<int>(number)) {}
-  ~FileDescriptor() {
-    if (number_ >= 0) SystemCall(SYS_close, number_);
-  }
+  ~FileDescriptor() { Reset(-1); }
   FileDescriptor(const FileDescriptor&) = delete;
   FileDescriptor& operator=(const FileDescriptor&) = delete;
 
   bool valid() const { return number_ >= 0; }
   int number() const { return number_; }
+  // Closes it, and takes over another.
+  void Reset(long number) {
+    if (number_ >= 0) SystemCall(SYS_close, number_);
+    number_ = static_cast<int>(number);
+  }
 
  private:
   int number_;

@@ -41,8 +41,10 @@ const char* FindVariable(char** environment, const char* name) {
   return nullptr;
 }
 
+bool HasMoreRightsThanItsUser() { return getauxval(AT_SECURE) != 0; }
+
 const char* EnvironmentVariable(const char* name) {
-  return getauxval(AT_SECURE) == 0 ? FindVariable(libc::Environment(), name) : nullptr;
+  return HasMoreRightsThanItsUser() ? nullptr : FindVariable(libc::Environment(), name);
 }
 
 OptionTexts ReadOptionSources() {

@@ -24,7 +24,11 @@ const char* OptionText(OptionSource source);
 // The value of a variable in `environment`, which may be nullptr. nullptr: it is not set. Any thread.
 const char* FindVariable(char** environment, const char* name);
 
-// The value of a variable in the environment of the process. nullptr: it is not set, or must be ignored (AT_SECURE).
+// Whether the program has more rights than the user who started it, as a set-user-ID program has (AT_SECURE).
+bool HasMoreRightsThanItsUser();
+
+// The value of a variable in the environment of the process. nullptr: it is not set, or must be ignored, since the
+// program has more rights than its user.
 // Any thread, also before libc is ready.
 const char* EnvironmentVariable(const char* name);
 

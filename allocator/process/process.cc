@@ -49,6 +49,9 @@ void ReadOptions() {
   read(ReadOptionSources(), &configuration);
   const char* text = EnvironmentVariable(HEAPTAP_CONF_VARIABLE);
   if (text != nullptr) ReadHeaptapConf(text, &configuration);
+  // Without a prefix there are no automatic dumps. The user chooses the folder, so such a dump would be a file of the
+  // program's owner wherever the user wants one.
+  if (HasMoreRightsThanItsUser()) configuration.prefix[0] = '\0';
   SetDirtyDecay(configuration.dirty_decay_ms);
 }
 

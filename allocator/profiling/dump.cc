@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,6 +21,7 @@
 #include "allocator/platform/system.h"
 #include "allocator/process/collector.h"
 #include "allocator/process/process.h"
+#include "allocator/profiling/dump_file.h"
 #include "allocator/profiling/dump_name.h"
 #include "allocator/profiling/hooks.h"
 #include "allocator/sampling/pending_frees.h"
@@ -33,8 +33,6 @@ namespace {
 constinit Mutex dump_mutex{LockRank::kDump};  // for the variables below; held during a dump, so fork does not take it
 heaptap_dump_request request;
 uint64_t last_sequence;  // heaptap_dump_request.sequence of the last request
-DumpName file_name;
-DumpName part_name;
 
 // Whether this thread is in a DumpScope. Prevents re-entry from a signal handler or from an allocation during the dump,
 // which would wait for the dump that it interrupts.
@@ -216,58 +214,13 @@ int SendRequest(uint32_t kind, uint64_t argument, int file_fd, const char* what,
   return answer == Answer::kGiven ? EFAULT : EAGAIN;
 }
 
-// O_NONBLOCK: does not wait for the reader of a FIFO.
-long OpenFile(const char* path, int flags) {
-  return SystemCall(SYS_openat, AT_FDCWD, reinterpret_cast<long>(path),
-                    O_CREAT | O_WRONLY | O_CLOEXEC | O_NONBLOCK | flags, 0644);
-}
-
-// The collector writes to regular files only.
-bool IsRegular(const FileDescriptor& file) {
-  struct stat status;
-  return file.valid() && SystemCall(SYS_fstat, file.number(), reinterpret_cast<long>(&status)) == 0 &&
-         S_ISREG(status.st_mode);
-}
-
-void Remove(const char* path) { SystemCall(SYS_unlinkat, AT_FDCWD, reinterpret_cast<long>(path), 0); }
-
-// Requests a dump into an existing file, which other programs may have open, as jemalloc does. Also if no file can be
-// created next to `path`.
-int RequestFileInPlace(uint32_t kind, uint64_t argument, const char* path, Advice advice) {
-  long number = OpenFile(path, O_EXCL);
-  const bool made = number >= 0;
-  int result;
-  {
-    FileDescriptor file(made ? number : OpenFile(path, 0));
-    result = IsRegular(file) ? SendRequest(kind, argument, file.number(), path, advice) : CannotOpen(path);
-  }
-  if (result != 0 && made) Remove(path);
-  return result;
-}
-
-bool Exists(const char* path) {
-  struct stat status;
-  return SystemCall(SYS_lstat, reinterpret_cast<long>(path), reinterpret_cast<long>(&status)) != -ENOENT;
-}
-
-// A new file gets its name when it is complete. So `path` never holds half a dump, even if a process is killed or the
-// disk is full. REQUIRES: a DumpScope is taken.
+// `path` nullptr: an automatic name. REQUIRES: a DumpScope is taken.
 int RequestFile(uint32_t kind, uint64_t argument, const char* path, Advice advice) {
-  if (Exists(path)) return RequestFileInPlace(kind, argument, path, advice);
-  part_name.Clear();
-  part_name << path << '.' << uint64_t{ProcessId()} << ".part";
-  int result;
-  {
-    FileDescriptor file(OpenFile(part_name.text(), O_EXCL));
-    if (!file.valid()) return RequestFileInPlace(kind, argument, path, advice);
-    result = SendRequest(kind, argument, file.number(), path, advice);
-  }
-  if (result == 0 &&
-      SystemCall(SYS_rename, reinterpret_cast<long>(part_name.text()), reinterpret_cast<long>(path)) != 0) {
-    result = CannotOpen(path);
-  }
-  if (result != 0) Remove(part_name.text());
-  return result;
+  DumpFile file(kind, path);
+  if (!file.IsRegular()) return CannotOpen(file.path());
+  const int result = SendRequest(kind, argument, file.number(), file.path(), advice);
+  if (result != 0) return result;
+  return file.Finish() ? 0 : CannotOpen(file.path());
 }
 
 // Many programs close stderr before their last exit handlers run.
@@ -277,15 +230,11 @@ bool CanPrint() {
   return flags >= 0 && (flags & O_ACCMODE) != O_RDONLY;
 }
 
-// `path` nullptr: uses an automatic name, and leaves it in file_name. REQUIRES: a DumpScope is taken.
+// `path` nullptr: an automatic name. REQUIRES: a DumpScope is taken.
 int DumpLocked(heaptap_dump_kind kind, const char* path, Advice advice) {
   if (path == nullptr && !HasDumpPrefix()) return EFAULT;
   // Checked before the file is opened, so that an earlier dump there is not lost for nothing.
   if (!HasCollector()) return NoCollector(advice);
-  if (path == nullptr) {
-    MakeDumpName(kind, &file_name);
-    path = file_name.text();
-  }
   // Checked before the file is opened, since the file may get the number of a closed stderr.
   const bool collector_prints = kind == HEAPTAP_DUMP_FINAL && ProcessConfiguration().prof_leak && !CanPrint();
   return RequestFile(static_cast<uint32_t>(kind), collector_prints ? HEAPTAP_FINAL_PRINT_LEAKS : 0, path, advice);
@@ -293,7 +242,7 @@ int DumpLocked(heaptap_dump_kind kind, const char* path, Advice advice) {
 
 bool IsHookSet() { return hooks.dump.load(std::memory_order_relaxed) != nullptr; }
 
-// A dump with an automatic name, when a hook is set. Copies the name, since another dump may overwrite file_name before
+// A dump with an automatic name, when a hook is set. Copies the name, since another dump may overwrite it before
 // the hook runs. Has a large stack frame.
 [[gnu::noinline]] int DumpAndTellName(heaptap_dump_kind kind, uint64_t lock_timeout, Advice advice) {
   char name[PATH_MAX];
@@ -302,7 +251,7 @@ bool IsHookSet() { return hooks.dump.load(std::memory_order_relaxed) != nullptr;
     DumpScope scope(lock_timeout);
     if (!scope.taken()) return EBUSY;
     result = DumpLocked(kind, nullptr, advice);
-    strncpy(name, file_name.text(), sizeof(name) - 1);
+    strncpy(name, LastAutomaticName(), sizeof(name) - 1);
     name[sizeof(name) - 1] = '\0';
   }
   if (result == 0) CallHook(hooks.dump, static_cast<const char*>(name));
@@ -400,10 +349,6 @@ int DumpLog(uint64_t count, const char* path) {
   if (!scope.taken()) return EAGAIN;
   if (path == nullptr && !HasDumpPrefix()) return EFAULT;
   if (!HasCollector()) return NoCollector(Advice::kAttach);
-  if (path == nullptr) {
-    MakeLogName(&file_name);
-    path = file_name.text();
-  }
   return RequestFile(HEAPTAP_ASK_LOG, count, path, Advice::kAttach);
 }
 

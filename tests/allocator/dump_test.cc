@@ -7,8 +7,10 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -175,6 +177,87 @@ TEST_F(DumpTest, PrefixOfAutomaticNames) {
   EXPECT_EQ(set("jeprof"), 0);
   EXPECT_EQ(DumpTo(nullptr), 0);
   EXPECT_EQ(files("jeprof"), 1u);
+}
+
+class AutomaticNames : public DumpTest {
+ protected:
+  // The number of the next dump of the process, and of its kind. They are equal where all dumps are of one kind.
+  int NextNumber() {
+    EXPECT_EQ(DumpTo(nullptr), 0);
+    int last = -1;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
+      const std::string name = entry.path().filename().string();
+      const size_t begin = Name(0).find(".0.m") + 1;
+      if (name.starts_with(Name(0).substr(0, begin))) last = std::max(last, std::stoi(name.substr(begin)));
+    }
+    return last + 1;
+  }
+  static std::string Name(int number) {
+    const std::string text = std::to_string(number);
+    return "jeprof." + std::to_string(getpid()) + "." + text + ".m" + text + ".heap";
+  }
+  static std::string PartOf(const std::string& name) { return name + "." + std::to_string(getpid()) + ".part"; }
+  static mode_t ModeOf(const std::string& name) {
+    struct stat status;
+    EXPECT_EQ(lstat(name.c_str(), &status), 0);
+    return status.st_mode;
+  }
+};
+
+// Whoever may write to the folder has put something under the next names.
+TEST_F(AutomaticNames, AreTheNextThatNothingHas) {
+  Answer(0);
+  const int next = NextNumber();
+  WriteFile("precious", "precious");
+  ASSERT_EQ(symlink("precious", Name(next).c_str()), 0);
+  ASSERT_EQ(symlink("absent", Name(next + 1).c_str()), 0);
+  WriteFile(Name(next + 2), "of an earlier process");
+  ASSERT_EQ(symlink("precious", PartOf(Name(next + 3)).c_str()), 0);
+  ASSERT_EQ(mkfifo(Name(next + 4).c_str(), 0666), 0);
+  EXPECT_EQ(DumpTo(nullptr), 0);
+  EXPECT_EQ(ReadFile("precious"), "precious");
+  EXPECT_FALSE(std::filesystem::exists("absent"));
+  EXPECT_EQ(ReadFile(Name(next + 2)), "of an earlier process");
+  EXPECT_FALSE(std::filesystem::exists(Name(next + 3)));
+  EXPECT_EQ(ReadFile(Name(next + 5)), "profile\n");
+  EXPECT_EQ(ModeOf(Name(next + 5)), S_IFREG | 0600u);
+  EXPECT_FALSE(std::filesystem::exists(PartOf(Name(next + 5))));
+}
+
+TEST_F(AutomaticNames, WaitForNobodyWhoTakesThemDuringTheDump) {
+  Answer(0);
+  const int next = NextNumber();
+  WriteFile("precious", "precious");
+  testing::SetDumpHandler([&](heaptap_dump_request* request) {
+    EXPECT_EQ(symlink("precious", Name(next).c_str()), 0);
+    WriteFile(Name(next + 1), "of another");
+    EXPECT_EQ(write(request->file_fd, "profile\n", 8), 8);
+    __atomic_store_n(&request->answered, request->sequence, __ATOMIC_RELEASE);
+  });
+  EXPECT_EQ(DumpTo(nullptr), 0);
+  EXPECT_EQ(ReadFile("precious"), "precious");
+  EXPECT_EQ(ReadFile(Name(next + 1)), "of another");
+  EXPECT_EQ(ReadFile(Name(next + 2)), "profile\n");
+  EXPECT_FALSE(std::filesystem::exists(PartOf(Name(next))));
+}
+
+TEST_F(AutomaticNames, AreTriedSoOftenOnly) {
+  constexpr int kMaxNames = 1 << 16;
+  Answer(0);
+  const int next = NextNumber();
+  for (int i = 0; i < kMaxNames; i++) ASSERT_EQ(symlink("absent", Name(next + i).c_str()), 0);
+  EXPECT_EQ(DumpTo(nullptr), EFAULT);
+  EXPECT_EQ(DumpTo(nullptr), 0);
+  EXPECT_EQ(ReadFile(Name(next + kMaxNames)), "profile\n");
+}
+
+TEST_F(DumpTest, ANameOfTheProgramFollowsLinks) {
+  Answer(0);
+  WriteFile("target", "a longer text than the profile");
+  ASSERT_EQ(symlink("target", "link"), 0);
+  EXPECT_EQ(DumpTo("link"), 0);
+  EXPECT_TRUE(std::filesystem::is_symlink("link"));
+  EXPECT_TRUE(ReadFile("target").starts_with("profile\n"));
 }
 
 TEST_F(DumpTest, Errors) {
