@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What workers may not do, and what others may not do to them.
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -20,6 +23,7 @@
 #include "tests/unit/support/own_hands.h"
 #include "tests/unit/worker_jobs.h"
 #include "userspace/base/file_descriptor.h"
+#include "userspace/worker/confine.h"
 #include "userspace/worker/crew.h"
 
 namespace heaptap::worker {
@@ -100,6 +104,7 @@ TEST_F(ConfineTest, AReaderHasNoCapabilitiesAndWritesNoFiles) {
   EXPECT_EQ(Status(crew_->reader(), "CapPrm"), "0000000000000000");
   EXPECT_EQ(Status(crew_->reader(), "CapEff"), "0000000000000000");
   EXPECT_EQ(Status(crew_->reader(), "Seccomp"), "2");
+  if (getuid() == 0) EXPECT_EQ(Status(crew_->reader(), "CapBnd"), "0000000000000000");
   EXPECT_EQ(Limit(crew_->reader(), RLIMIT_FSIZE).rlim_max, 0u);
   std::ifstream file(absl::StrCat("/proc/", crew_->reader(), "/oom_score_adj"));
   int adjustment = 0;
@@ -113,6 +118,28 @@ TEST_F(ConfineTest, HandsHaveOnlyTheCapabilitiesToLook) {
                              1ULL << CAP_SYS_ADMIN;
   EXPECT_EQ(Permitted(hands_) & ~kMost, 0u) << Status(hands_, "CapPrm");
   EXPECT_EQ((Permitted(hands_) & 1ULL << CAP_SYS_PTRACE) != 0, getuid() == 0);
+  EXPECT_EQ(Status(hands_, "Seccomp"), "2");
+}
+
+// Whether the kernel refuses a call before it looks at its arguments.
+bool IsRefused(long result) { return result < 0 && errno == EPERM; }
+
+TEST_F(ConfineTest, HandsDoNothingThatTheirJobsDoNotTake) {
+  const Child child([] {
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || !ConfineHands()) return false;
+    return IsRefused(socket(AF_UNIX, SOCK_STREAM, 0)) && IsRefused(syscall(SYS_fork)) &&
+           IsRefused(syscall(SYS_execve, nullptr, nullptr, nullptr)) && IsRefused(syscall(SYS_kill, -1, 0)) &&
+           IsRefused(syscall(SYS_ptrace, 0, 0, 0, 0)) && IsRefused(syscall(SYS_setuid, 0)) &&
+           IsRefused(syscall(SYS_process_vm_writev, 0, nullptr, 0, nullptr, 0, 0)) &&
+           IsRefused(syscall(SYS_connect, 0, nullptr, 0)) && IsRefused(syscall(SYS_unlink, nullptr)) &&
+           IsRefused(syscall(SYS_rename, nullptr, nullptr)) && IsRefused(syscall(SYS_mount, nullptr, 0, 0, 0, 0)) &&
+           IsRefused(syscall(SYS_unshare, 0)) && IsRefused(syscall(SYS_setns, -1, 0)) &&
+           IsRefused(syscall(SYS_chmod, nullptr, 0)) && IsRefused(syscall(SYS_io_uring_setup, 1, nullptr)) &&
+           IsRefused(syscall(SYS_prctl, PR_SET_DUMPABLE, 1)) &&
+           IsRefused(syscall(SYS_init_module, nullptr, 0, nullptr)) &&
+           open("/proc/self/status", O_RDONLY | O_CLOEXEC) >= 0;
+  });
+  EXPECT_TRUE(child.is_ready());
 }
 
 }  // namespace

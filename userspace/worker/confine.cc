@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/worker/confine.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/capability.h>
@@ -21,17 +22,30 @@
 #include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
+
 namespace heaptap::worker {
 namespace {
 
 // For packets, reading, malloc and exit; the last ones for glibc's arenas and for sanitizers.
-constexpr uint32_t kAllowed[] = {
-    SYS_read,         SYS_pread64,    SYS_write,          SYS_lseek,       SYS_fstat,
-    SYS_statx,        SYS_newfstatat, SYS_fcntl,          SYS_sendmsg,     SYS_recvmsg,
-    SYS_mmap,         SYS_munmap,     SYS_mremap,         SYS_mprotect,    SYS_madvise,
-    SYS_brk,          SYS_futex,      SYS_close,          SYS_exit_group,  SYS_exit,
-    SYS_rt_sigreturn, SYS_getrandom,  SYS_rt_sigprocmask, SYS_sysinfo,     SYS_sched_getaffinity,
-    SYS_getpid,       SYS_gettid,     SYS_sigaltstack,    SYS_sched_yield, SYS_setrlimit};
+constexpr uint32_t kForAll[] = {
+    SYS_read,         SYS_pread64,    SYS_write,          SYS_lseek,      SYS_fstat,
+    SYS_statx,        SYS_newfstatat, SYS_fcntl,          SYS_sendmsg,    SYS_recvmsg,
+    SYS_mmap,         SYS_munmap,     SYS_mremap,         SYS_mprotect,   SYS_madvise,
+    SYS_brk,          SYS_futex,      SYS_close,          SYS_exit_group, SYS_exit,
+    SYS_rt_sigreturn, SYS_getrandom,  SYS_rt_sigprocmask, SYS_sysinfo,    SYS_sched_getaffinity,
+    SYS_getpid,       SYS_gettid,     SYS_sigaltstack,    SYS_sched_yield};
+
+// The bound of each job's memory.
+constexpr uint32_t kForReaders[] = {SYS_setrlimit};
+
+// Opening files, folders and links; processes and their descriptors; a dump's file; questions in memory; probes. Where
+// the clock cannot be read without a call, that too.
+constexpr uint32_t kForHands[] = {
+    SYS_openat,   SYS_openat2,   SYS_readlink,  SYS_readlinkat,   SYS_getdents64, SYS_access,
+    SYS_statfs,   SYS_fstatfs,   SYS_stat,      SYS_poll,         SYS_pidfd_open, SYS_pidfd_getfd,
+    SYS_pwrite64, SYS_ftruncate, SYS_fallocate, SYS_memfd_create, SYS_bpf,        SYS_perf_event_open,
+    SYS_ioctl,    SYS_uname,     SYS_capget,    SYS_clock_gettime};
 
 // What it takes to open /proc/PID/{mem,maps,map_files} and to copy descriptors of other processes: ptrace access, any
 // file's permissions, and map_files. DAC_OVERRIDE: /proc/PID/mem is opened for writing too. The last two: to attach
@@ -79,6 +93,15 @@ bool KeepCapabilities(uint32_t low, uint32_t high) {
   return syscall(SYS_capset, &header, data) == 0;
 }
 
+// No program that the process might execute can get capabilities, whatever its file has. Takes CAP_SETPCAP, which the
+// daemon's unit does not give: there no_new_privs alone must do.
+bool EmptyBoundingSet() {
+  for (unsigned long capability = 0; prctl(PR_CAPBSET_READ, capability) >= 0; capability++) {
+    if (prctl(PR_CAPBSET_DROP, capability) != 0) return errno == EPERM;
+  }
+  return true;
+}
+
 // The bytes that count for RLIMIT_DATA at present: with sanitizers, terabytes.
 unsigned long OwnDataBytes() {
   std::ifstream file("/proc/self/statm");
@@ -91,16 +114,19 @@ unsigned long OwnDataBytes() {
 // Of a reader, before its first job.
 unsigned long own_data_bytes = 0;
 
-bool Seal() {
+// Forbids every other call: it fails with EPERM, so a job fails where a kill would cost the worker.
+bool Seal(absl::Span<const uint32_t> more) {
   std::vector<struct sock_filter> filter = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
   };
-  for (const uint32_t number : kAllowed) {
-    filter.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1));
-    filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+  for (const absl::Span<const uint32_t> numbers : {absl::MakeConstSpan(kForAll), more}) {
+    for (const uint32_t number : numbers) {
+      filter.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1));
+      filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+    }
   }
   filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM));
   const struct sock_fprog program = {.len = static_cast<unsigned short>(filter.size()), .filter = filter.data()};
@@ -121,7 +147,7 @@ bool ConfineHands() {
   uint64_t kept = 0;
   for (const uint32_t capability : kHandsCapabilities) kept |= uint64_t{1} << capability;
   if (NeedsAdminToAttach()) kept |= uint64_t{1} << CAP_SYS_ADMIN;
-  return KeepCapabilities(static_cast<uint32_t>(kept), static_cast<uint32_t>(kept >> 32));
+  return KeepCapabilities(static_cast<uint32_t>(kept), static_cast<uint32_t>(kept >> 32)) && Seal(kForHands);
 }
 
 void RunInBackground() {
@@ -142,8 +168,8 @@ bool ConfineReader() {
     close(adjustment);
   }
   own_data_bytes = OwnDataBytes();
-  return SetLimit(RLIMIT_FSIZE, 0) && SetLimit(RLIMIT_DATA, own_data_bytes + kReaderMemory) && KeepCapabilities(0, 0) &&
-         Seal();
+  return SetLimit(RLIMIT_FSIZE, 0) && SetLimit(RLIMIT_DATA, own_data_bytes + kReaderMemory) && EmptyBoundingSet() &&
+         KeepCapabilities(0, 0) && Seal(kForReaders);
 }
 
 void LimitMemory(unsigned long bytes) {

@@ -14,12 +14,14 @@ inline constexpr unsigned long kReaderMemory = 1UL << 30;
 [[nodiscard]] bool ConfineWorker();
 
 // Hands keep only the capabilities to open what belongs to other processes and to attach probes. Where attaching takes
-// CAP_SYS_ADMIN (perf_event_paranoid 3 on kernels before 6.10), they keep that too.
+// CAP_SYS_ADMIN (perf_event_paranoid 3 on kernels before 6.10), they keep that too. They can make the system calls that
+// their jobs take; every other one fails with EPERM.
 [[nodiscard]] bool ConfineHands();
 
-// A reader has no capabilities, and the OOM killer takes it first. It can read, map and write its descriptors, receive
-// others, read the attributes of paths (libc uses the same call for descriptors), allocate memory and end (seccomp(2)).
-// Every other system call fails with EPERM, so it cannot open a path.
+// A reader has no capabilities, nor a bounding set where it may empty that, and the OOM killer takes it first. It can
+// read, map and write its descriptors, receive others, read the attributes of paths (libc uses the same call for
+// descriptors), allocate memory and end (seccomp(2)). Every other system call fails with EPERM, so it cannot open a
+// path.
 [[nodiscard]] bool ConfineReader();
 
 // Gives a process the lowest priority, or a low one instead of one above ordinary programs. Before
