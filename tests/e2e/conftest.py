@@ -45,7 +45,7 @@ import pytest
 sys.dont_write_bytecode = True
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 shutil.rmtree(os.path.join(os.path.dirname(__file__), "__pycache__"), ignore_errors=True)
-pytest.register_assert_rewrite("allocators", "attacks", "books", "daemon", "dumping", "heap_v2", "lab", "law", "lines", "loader",
+pytest.register_assert_rewrite("allocators", "attackers", "attacks", "books", "daemon", "dumping", "heap_v2", "innocents", "lab", "law", "lines", "loader",
                                "one_liners", "security")
 
 import allocators  # noqa: E402

@@ -7,7 +7,7 @@ TARGETS := $(BUILD)/tests/targets
 TARGET_FLAGS := -O1 -g $(WARNINGS) -fno-omit-frame-pointer -fno-optimize-sibling-calls -pthread
 
 TARGET_PROGRAMS := $(addprefix $(TARGETS)/,wiki_leak wiki_leak_static puppet keeps exact_threads sampling_law children \
-  contexts depth fork_storm without_bpf foreign cpp_program callers frames frames_realigned loader jit forged hostile hostile_mount hostile_victim named_threads \
+  contexts depth fork_storm without_bpf foreign cpp_program callers frames frames_realigned loader jit forged hostile hostile_mount hostile_victim crowd mappings named_threads \
   mtev_endpoints recent small_stacks resets short_lived hungry paced short_threads \
   deep_frames pending until_null refuse_call every_request grants \
   libleft.so libright.so libbare.so libdeep.so libstop_at_last_dump.so libshifted_clock.so statistics_print libstatistics.so wiki_leak_jemalloc jemalloc_example \
@@ -111,7 +111,7 @@ $(TARGETS)/environment_static: tests/targets/environment.c $(BUILD)/libheaptap.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(JEMALLOC_FLAGS) -static $^ -o $@
 
-$(TARGETS)/hostile: tests/targets/hostile.c
+$(addprefix $(TARGETS)/,hostile crowd): $(TARGETS)/%: tests/targets/%.c
 	$(say) CC $@
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(TARGET_FLAGS) -Iallocator/include $(DEPENDENCIES) $< -o $@

@@ -1,19 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A file system of an ordinary user that lets its callers wait, in a user namespace and a mount namespace of its own.
+ * A file system of an ordinary user that lets its callers wait, in a mount namespace of its own.
  *
  *   hostile_mount FOLDER LOG OPERATION COMMAND...
  *
- * mounts the file system at FOLDER, which is visible only in the namespace, and runs the command there. Its files are
- * "0" to "9", of 4096 bytes each. OPERATION (flush, read, none) of a file is never answered; each such request adds its
- * name as a line to LOG. SIGUSR1 to the server, whose process id is the first line of LOG, answers the waiting reads
- * with the bytes of the file LOG.bytes. The server ends with the command.
+ * mounts the file system at FOLDER, which is visible only in the namespace, and runs the command there. A user mounts
+ * it in a user namespace; root does what fusermount3 does for the owner of FOLDER, and becomes that owner. The files
+ * are "0" to "999", of 4096 bytes each. OPERATION of a file:
+ *
+ *   flush, read    is never answered; each such request adds its name as a line to LOG. SIGUSR1 to the server, whose
+ * process id is the first line of LOG, answers the waiting reads with the bytes of the file LOG.bytes. slow           a
+ * read is answered after 180 ms, which is less than the daemon's patience none           all are answered at once
+ *
+ * The server ends with the command.
  */
 #define _GNU_SOURCE
-#define FUSE_USE_VERSION 31
+#define FUSE_USE_VERSION 312
 #include <errno.h>
 #include <fcntl.h>
 #include <fuse_lowlevel.h>
+#include <grp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -21,15 +27,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SIZE = 4096, FIRST_FILE = 2, FILES = 10, WAITING_MAX = 64 };
+enum { SIZE = 4096, FIRST_FILE = 2, FILES = 1000, WAITING_MAX = 64, SLOW_MICROSECONDS = 180000 };
 
 static const char* silent;
 static char bytes_path[4096];
 static int log_fd;
+static char contents[FILES][SIZE];
 static fuse_req_t waiting[WAITING_MAX];
 static atomic_int waiting_count;
 
@@ -57,11 +65,13 @@ static struct stat describe(fuse_ino_t inode) {
 
 static void on_lookup(fuse_req_t request, fuse_ino_t parent, const char* name) {
   (void)parent;
-  if (name[0] < '0' || name[0] > '9' || name[1] != '\0') {
+  char* end;
+  const unsigned long number = strtoul(name, &end, 10);
+  if (end == name || *end != '\0' || number >= FILES) {
     fuse_reply_err(request, ENOENT);
     return;
   }
-  fuse_ino_t inode = FIRST_FILE + (fuse_ino_t)(name[0] - '0');
+  fuse_ino_t inode = FIRST_FILE + number;
   struct fuse_entry_param entry = {.ino = inode, .attr = describe(inode), .attr_timeout = 60, .entry_timeout = 60};
   fuse_reply_entry(request, &entry);
 }
@@ -85,12 +95,11 @@ static void on_open(fuse_req_t request, fuse_ino_t inode, struct fuse_file_info*
 }
 
 static void on_read(fuse_req_t request, fuse_ino_t inode, size_t size, off_t offset, struct fuse_file_info* file) {
-  (void)inode;
   (void)file;
-  static const char zeroes[SIZE];
   if (strcmp(silent, "read") != 0) {
-    size_t left = offset < SIZE ? (size_t)(SIZE - offset) : 0;
-    fuse_reply_buf(request, zeroes, size < left ? size : left);
+    if (strcmp(silent, "slow") == 0) usleep(SLOW_MICROSECONDS);
+    const size_t begin = offset < SIZE ? (size_t)offset : SIZE;
+    fuse_reply_buf(request, contents[inode - FIRST_FILE] + begin, size < SIZE - begin ? size : SIZE - begin);
     return;
   }
   if (waiting_count < WAITING_MAX) waiting[waiting_count++] = request;
@@ -99,10 +108,9 @@ static void on_read(fuse_req_t request, fuse_ino_t inode, size_t size, off_t off
 
 static void on_write(fuse_req_t request, fuse_ino_t inode, const char* bytes, size_t size, off_t offset,
                      struct fuse_file_info* file) {
-  (void)inode;
-  (void)bytes;
-  (void)offset;
   (void)file;
+  const size_t begin = offset < SIZE ? (size_t)offset : SIZE;
+  memcpy(contents[inode - FIRST_FILE] + begin, bytes, size < SIZE - begin ? size : SIZE - begin);
   fuse_reply_write(request, size);
 }
 
@@ -140,8 +148,38 @@ static void serve(struct fuse_session* session) {
   sigaddset(&blocked, SIGUSR1);
   pthread_sigmask(SIG_BLOCK, &blocked, NULL);
   if (pthread_create(&thread, NULL, answer_reads, NULL) != 0) die("pthread_create");
-  fuse_session_loop(session);
+  /* Reads wait beside each other. */
+  struct fuse_loop_config* config = fuse_loop_cfg_create();
+  fuse_session_loop_mt(session, config);
   _exit(0);
+}
+
+/* So that the user may mount a file system. */
+static void enter_namespaces(void) {
+  char uids[64], gids[64];
+  snprintf(uids, sizeof uids, "%d %d 1", (int)getuid(), (int)getuid());
+  snprintf(gids, sizeof gids, "%d %d 1", (int)getgid(), (int)getgid());
+  if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) die("unshare");
+  set("/proc/self/setgroups", "deny");
+  set("/proc/self/uid_map", uids);
+  set("/proc/self/gid_map", gids);
+}
+
+/* As fusermount3, a set-user-ID program, does it. Writes the name by which libfuse takes over a mounted file system. */
+static void mount_for_owner(const char* folder, char* name, size_t size) {
+  char options[128];
+  struct stat owner;
+  const int device = open("/dev/fuse", O_RDWR);
+  if (device < 0 || stat(folder, &owner) != 0 || unshare(CLONE_NEWNS) != 0) die(folder);
+  snprintf(options, sizeof options, "fd=%d,rootmode=40000,user_id=%u,group_id=%u", device, owner.st_uid, owner.st_gid);
+  if (mount("hostile", folder, "fuse", MS_NOSUID | MS_NODEV, options) != 0) die("mount");
+  if (setgroups(0, NULL) != 0 || setresgid(owner.st_gid, owner.st_gid, owner.st_gid) != 0 ||
+      setresuid(owner.st_uid, owner.st_uid, owner.st_uid) != 0) {
+    die("setresuid");
+  }
+  /* The daemon treats a process that may be traced as its user's. */
+  prctl(PR_SET_DUMPABLE, 1);
+  snprintf(name, size, "/dev/fd/%d", device);
 }
 
 int main(int argc, char** argv) {
@@ -152,13 +190,13 @@ int main(int argc, char** argv) {
   if (log_fd < 0) die("log");
   snprintf(bytes_path, sizeof bytes_path, "%s.bytes", argv[2]);
 
-  char uids[64], gids[64];
-  snprintf(uids, sizeof uids, "%d %d 1", (int)getuid(), (int)getuid());
-  snprintf(gids, sizeof gids, "%d %d 1", (int)getgid(), (int)getgid());
-  if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) die("unshare");
-  set("/proc/self/setgroups", "deny");
-  set("/proc/self/uid_map", uids);
-  set("/proc/self/gid_map", gids);
+  char mounted_at[64];
+  if (getuid() == 0) {
+    mount_for_owner(folder, mounted_at, sizeof mounted_at);
+    folder = mounted_at;
+  } else {
+    enter_namespaces();
+  }
 
   static const struct fuse_lowlevel_ops operations = {.lookup = on_lookup,
                                                       .getattr = on_getattr,

@@ -8,10 +8,8 @@ a straight line through the samples must not rise by more of its standard errors
 holds for independent normal noise; two lines are drawn in a run.
 """
 
-import contextlib
 import json
 import math
-import os
 import signal
 import statistics
 import time
@@ -19,11 +17,11 @@ import time
 import pytest
 
 import symbols
-from attacks import descendants, resident_mib
 from daemons import EXACT
-from descriptors import descriptors
 from harness import LONG, TIME_SCALE, wait_until
 from heap_v2 import Dump
+from holdings import counts_of
+from process_tree import resident_mib
 
 SECONDS = (3600 if LONG else 120) * TIME_SCALE
 # In the life of a collector; some minutes of an hour.
@@ -83,25 +81,6 @@ def run_batch(lab, daemon):
     for puppet in puppets:
         puppet.ends()
     wait_until(lambda: not daemon.processes(), "they have ended")
-
-
-def kinds_of_workers(daemon):
-    kinds = []
-    for pid in descendants(daemon.process.pid):
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
-            name, *rest = file.read().decode().split("\0")
-            kinds += rest[:1] if name == "heaptap-worker" else []
-    return kinds
-
-
-def counts_of(daemon):
-    """Descriptors by what they are, and pinned objects; those of crews and connections come and go, so this waits for their
-    end."""
-    wait_until(lambda: kinds_of_workers(daemon) == ["hands"], "only the hands of the main thread are left")
-    kinds = [next((kind for kind in ("link_id", "prog_id", "map_id") if kind in fields), "other")
-             for fields in descriptors(daemon.process.pid)]
-    pinned = sum(len(files) for _, _, files in os.walk(daemon.pin_folder))
-    return {**{kind: kinds.count(kind) for kind in set(kinds)}, "pinned": pinned}
 
 
 @pytest.mark.endurance

@@ -13,9 +13,9 @@ import time
 
 import pytest
 
-from attacks import descendants, resident_mib
 from harness import LIBRARY, LONG, PLACE, target, wait_until
 from heap_v2 import Dump
+from process_tree import descendants, resident_mib
 from worker_kills import MOMENTS, WorkerKills
 
 BLOCKS, BYTES = 10, 1000

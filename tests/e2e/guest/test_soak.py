@@ -14,8 +14,8 @@ import time
 import pytest
 
 import guests
-from attacks import resident_mib
 from harness import LONG, TIME_SCALE, wait_until
+from process_tree import resident_mib
 from redis_client import KEYS, Client, Load
 
 SECONDS = float(os.environ.get("HEAPTAP_SOAK_SECONDS", 3600 if LONG else 60))

@@ -1,420 +1,287 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an attack does to a daemon with the rights and limits of its systemd unit, and to an innocent process.
+"""Attacks of ordinary users on a daemon, each with a real program.
 
-An Innocent is a process of another user with a known profile. A Service answers three questions again and again, first
-in peace and then under attack: GET /healthz, `heaptap dump` of the innocent process, and the dump that the innocent
-process asks for itself. A Control tells meanwhile how long everything takes on this machine. One row for each attack goes
-to build/e2e/hostile.txt and hostile.json.
+Each function begins an attack, which lasts until attackers.end(), and returns a function that says whether all of it has
+been done; None: it never ends by itself. ALL are those that may follow one another, in any order.
 """
 
 import contextlib
-import json
-import os
-import signal
-import socket
-import statistics
-import subprocess
-import threading
-import time
+import sys
 
-from daemons import NOBODY
-from dumping import give_patience
-from harness import BUILD, HEAPTAP, PATIENCE_SECONDS, TIME_SCALE, environment, target, wait_until
-from heap_v2 import Dump
-from unit import limit_self, memory_max, setting, with_its_capabilities
+import hostile_elf
+from daemons import NOBODY_ID
+from harness import LONG, target, wait_until
+from security import being
 
-# The bounds that must hold under attack.
-# Sanitizers keep freed memory, and shadows of all memory.
-MOST_GROWTH_MIB = 256 * (8 if "/sanitized/" in HEAPTAP else 1)
-# Attackers and other tests take processors from everyone. So each bound in seconds is for a machine that has one to
-# spare, and grows by what a program that asks the collector nothing takes at the same time (Control), as many times as
-# an answer or a start needs a processor. What waits for an attacker takes no longer for that: a stall is longer than the
-# bound on any machine.
-# One answer may meet a piece of the attack: a table of two million rows, a fork with 8,000 mappings.
-LONGEST_SECONDS = 3 * TIME_SCALE
-# The median of the answers. A collector that waits for hands at each question, until their time is over, takes half a
-# second (userspace/worker/hands.h).
-FAST_SECONDS = 0.3 * TIME_SCALE
-ANSWER_TURNS = 5
-RESTART_SECONDS = 5 * TIME_SCALE
-# Attaching to all files that users may have takes about 12 s.
-RECORDED_SECONDS = 20 * TIME_SCALE
-START_TURNS = 100
-# How long the memory of the service is watched at most when it answers no questions.
-ATTACK_SECONDS = 20 * TIME_SCALE
-QUESTIONS = 10
-# So that the control itself takes little of the machine.
-CONTROL_PAUSE_SECONDS = 0.1
 MIB = 1 << 20
-PREAD64 = 17  # asm/unistd_64.h; how hands read the memory of processes
+# HEAPTAP_DUMP_MANUAL, in heaptap/contract.h.
+MANUAL = ord("m")
+PATH_BITS = 14
 
-# The user "daemon".
-INNOCENT_ID = 1
-INNOCENT = {"user": INNOCENT_ID, "group": INNOCENT_ID, "extra_groups": []}
+# Of subordinate user ids (subuid(5)) one user has 65,536 on Debian.
+SUBORDINATE_IDS = range(100000, 100008)
+OF_NOBODY = f"{NOBODY_ID}:{SUBORDINATE_IDS[0]}:65536\n"
+# Neither the attacker's nor root's: "sys".
+OTHER_ID = 3
+FILES_OF_ID = 32
 
-_TABLE = os.path.join(BUILD, "e2e", "hostile")
-_COLUMNS = ("healthz", "dump", "own dump")
-
-
-class Succeeded(Exception):
-    """The attack broke a bound."""
-
-
-def demand(is_held, text):
-    if not is_held:
-        raise Succeeded(text)
-
-
-class Innocent:
-    """Keeps some more blocks at each question. Its profile is exact if each of them is in it, and no other."""
-
-    BLOCKS, BYTES = 10, 1000
-
-    def __init__(self, lab, daemon):
-        self._folder = lab.path("innocent")
-        os.mkdir(self._folder)
-        os.chown(self._folder, INNOCENT_ID, INNOCENT_ID)
-        self.process = lab.preloaded(target("puppet"), talks=True, cwd=self._folder, **INNOCENT,
-                                     env={"MALLOC_CONF": "prof:true,lg_prof_sample:0"})
-        self.process.answer()
-        # The bounds of an attack decide, not the library's patience.
-        give_patience(self.process.pid)
-        self._daemon = daemon
-        self._times = 0
-        self.keep()
-        daemon.wait_listed(self.process.pid)
-        self._first = Dump(self.dump(PATIENCE_SECONDS)).total
-
-    def keep(self):
-        self.process.ask(f"keep {self.BLOCKS} {self.BYTES}")
-        self._times += 1
-
-    def path(self, name):
-        return os.path.join(self._folder, name)
-
-    def dump(self, seconds):
-        """Its owner runs `heaptap dump`; returns the dump's path."""
-        path = self.path("client")
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-        subprocess.run([HEAPTAP, "dump", str(self.process.pid), "-o", path, "--socket", self._daemon.socket],
-                       env=environment(self._folder), cwd=self._folder, timeout=seconds, check=True, **INNOCENT,
-                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        return path
-
-    def own_dump(self):
-        """It asks for a dump itself."""
-        answer = self.process.ask(f"write string prof.dump {self.path('own')}", PATIENCE_SECONDS)
-        assert answer == "0", f"the innocent process gets errno {answer} instead of its dump"
-
-    def why_not_exact(self):
-        """None if the profile is exact."""
-        try:
-            dump = Dump(self.dump(PATIENCE_SECONDS))
-        except (OSError, subprocess.SubprocessError):
-            return "no dump"
-        dump.check()
-        live = dump.total
-        unknown = [hex(frame) for stack in dump.stacks for frame in stack.frames if dump.mapping(frame) is None]
-        if unknown:
-            return f"no library at {unknown[0]}"
-        warnings = [text for text in dump.warnings if "mapping events lost" not in text]
-        if warnings:
-            return warnings[0]
-        objects = (self._times - 1) * self.BLOCKS
-        found = live.objects - self._first.objects
-        # The allocator chooses the size class of BYTES.
-        size = (live.bytes - self._first.bytes) / (objects or 1)
-        is_exact = found == objects and (objects == 0 or self.BYTES <= size < self.BYTES * 1.25)
-        return None if is_exact else f"{found} of {objects} blocks, {size:.0f} bytes each"
+# Scaled to what two processors and 8 GB bear. HEAPTAP_LONG=1: as many as showed the worst.
+FORKS = 1000 if LONG else 300
+SLEEPERS = 5000 if LONG else 1000
+KEPT_PROCESSES, KEPT_FILES = (5, 60000) if LONG else (1, 20000)
+HEAVY_FILES = 100 if LONG else 30
+# Each control block costs its reader 180 ms.
+LENT_BLOCKS = 100
+LOOPS = 4
+CONNECTIONS_OF_USER, CONNECTIONS_BY_TCP = 8, 16
 
 
-def descendants(pid):
-    pids = [pid]
-    with contextlib.suppress(OSError):
-        for task in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as file:
-                pids += [one for child in file.read().split() for one in descendants(int(child))]
-    return pids
+# --- file systems that wait ---
 
 
-def resident_mib(pid):
-    """Of a process and its descendants; pages that several of them share count once (Pss)."""
-    total = 0
-    for one in descendants(pid):
-        with contextlib.suppress(OSError), open(f"/proc/{one}/smaps_rollup", encoding="ascii") as file:
-            total += next((int(line.split()[1]) for line in file if line.startswith("Pss:")), 0)
-    return total / 1024
+def exec_that_never_ends(attackers):
+    """An exec closes files while the kernel holds a lock that is needed to open /proc/PID/mem. This close waits for the
+    server of the file system, which never answers. The attacker gives orders about the process."""
+    mount = attackers.mount("flush")
+    process = attackers.recorded(mount.process)
+    process.ask("start valid")
+    process.ask(f"stall {mount.path(0)}")
+    wait_until(mount.waiting, "the exec waits")
+    with being(NOBODY_ID), contextlib.suppress(OSError):
+        attackers.daemon.request("POST", f"/pid/{process.pid}/active?value=off", seconds=1)
 
 
-class Answers:
-    """Times of the answers to one question, in seconds. `failure` ended the asking."""
+def dumps_that_stall(attackers):
+    """Whoever copies a descriptor of the attacker's file has to close the copy, which waits for the file system's
+    server."""
+    mounts = [attackers.mount("flush") for _ in range(4)]
+    for mount in mounts:
+        attackers.recorded(mount.process)
+    for mount in mounts:
+        mount.process.tell(f"request 60 {mount.path(0)}")
+    for mount in mounts:
+        mount.process.answer()
+    # The daemon writes only a few dumps of one user at a time.
+    wait_until(lambda: any(mount.waiting() > 0 for mount in mounts), "a dump waits")
 
-    def __init__(self):
-        self.seconds = []
-        self.failure = None
 
-    def text(self):
-        if not self.seconds:
-            return "none"
-        times = f"{1000 * statistics.median(self.seconds):.0f}/{1000 * max(self.seconds):.0f}"
-        return times if self.failure is None else f"{times} then none"
+def control_blocks_that_stall(attackers):
+    """The user gives orders about 30 processes whose control blocks cannot be read, over all connections."""
+    mount = attackers.mount("read")
+    process = attackers.recorded(attackers.hostile())
+    pids = [int(word) for word in process.ask(f"hide 30 {mount.seen_by_others(0)}").split()[1:]]
+    flood(attackers, "POST", *(f"/pid/{pid}/active?value=off" for pid in pids))
 
 
-class Control:
-    """How long a program takes that asks the collector nothing: the same file, run by the same user, again and again
-    while the body of a `with` lasts."""
+def slow_control_blocks(attackers):
+    """No single answer of the file system is late, but there are many."""
+    mount = attackers.mount("slow", program="crowd", by_root=True)
+    attackers.recorded(mount.process).ask(f"lend {LENT_BLOCKS} {mount.folder}")
 
-    def __init__(self):
-        self.seconds = []
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._run)
 
-    def _run(self):
+# --- files ---
+
+
+def sparse_frames(attackers):
+    """256 MiB of unwind tables in 4 KiB on disk, another version each time."""
+    process = attackers.recorded(attackers.hostile())
+    return attackers.busy(process, f"remap 2000 {attackers.file(hostile_elf.write_frames, 256 * MIB)}")
+
+
+def many_rows_at_many_places(attackers):
+    """Two million rows for each of two thousand places of a file."""
+    process = attackers.recorded(attackers.hostile())
+    return attackers.busy(process, f"remap 2 {attackers.file(hostile_elf.write_rows, 2 * MIB, 2000)}")
+
+
+def many_symbols(attackers):
+    """New files with probes, each with 512 MiB of symbols."""
+    return attackers.busy(attackers.hostile(), f"breed 20 {attackers.file(hostile_elf.write_symbols, 512 * MIB)}")
+
+
+def many_notes(attackers):
+    """New files, each with 16 MiB of notes."""
+    return attackers.busy(attackers.hostile(), f"breed 100 {attackers.file(hostile_elf.write_notes, 16 * MIB - 4096)}")
+
+
+def heavy_files_of_another_user(attackers):
+    """As many_rows_at_many_places(), but the files belong to a third user, whose account is not the attacker's."""
+    process = attackers.recorded(attackers.hostile())
+    attackers.map_files(process, [OTHER_ID], HEAVY_FILES, hostile_elf.write_rows, 2 * MIB, 2000)
+
+
+def probes_that_the_kernel_refuses(attackers):
+    attackers.map_files(attackers.hostile(), [NOBODY_ID], 100, hostile_elf.write_refused_allocator)
+
+
+def probe_files_of_a_user(attackers):
+    """Probes are attached to all files that one user may have."""
+    attackers.map_files(attackers.hostile(), SUBORDINATE_IDS[:1], FILES_OF_ID, hostile_elf.write_allocator)
+
+
+def probe_files_of_subordinate_users(attackers):
+    """A user takes all places for files with probes."""
+    attackers.map_files(attackers.hostile(), SUBORDINATE_IDS, FILES_OF_ID, hostile_elf.write_allocator)
+
+
+def lying_note(attackers):
+    """The arguments of a probe hold a line of their own and an escape sequence of a terminal."""
+    path = attackers.file(hostile_elf.write_allocator, chr(10) + "heaptap: a lie" + chr(27) + "[2J")
+    attackers.hostile().ask(f"breed 1 {path}")
+
+
+# --- mappings and processes ---
+
+
+def many_address_spaces(attackers):
+    """A process with 8,000 mappings of code forks hundreds of children, each of which maps one more."""
+    return attackers.busy(attackers.hostile(), f"spaces 8000 {FORKS}")
+
+
+def new_code_without_end(attackers):
+    """Processes that nobody records map new files as code."""
+    attackers.hostile(target("mappings"), "churn", LOOPS)
+
+
+def many_mapped_files(attackers):
+    """Processes that nobody records keep tens of thousands of files mapped as code."""
+    attackers.hostile(target("mappings"), "keep", KEPT_PROCESSES, KEPT_FILES)
+
+
+def storm_of_forks(attackers):
+    """Each child fires one probe and ends."""
+    attackers.recorded(attackers.hostile(target("crowd"))).ask(f"storm {LOOPS}")
+
+
+def sleepers(attackers):
+    """Thousands of recorded processes that do nothing."""
+    attackers.recorded(attackers.hostile(target("crowd"))).ask(f"sleep {SLEEPERS}")
+
+
+def frozen_processes(attackers):
+    """Processes are frozen while they wait for a dump. Their user gives orders about them and wants profiles."""
+    processes = [attackers.recorded(attackers.hostile()) for _ in range(4)]
+    for process in processes:
+        process.ask("start valid")
+        process.tell("request 60 file")
+        attackers.freeze(process)
+    flood(attackers, "POST", *(f"/pid/{process.pid}/{page}" for process in processes
+                               for page in ("active?value=off", "dump")))
+
+
+# --- questions ---
+
+# Requests pages without end over so many connections at once.
+_FLOOD = """
+import contextlib, http.client, itertools, os, socket, sys
+
+connections, path, method, *pages = sys.argv[1:]
+for first in range(int(connections)):
+    if os.fork() == 0:
+        break
+print("ready", os.getpid(), flush=True)
+pages = itertools.cycle(pages[first:] + pages[:first])
+while True:
+    with contextlib.suppress(OSError, http.client.HTTPException), socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(path)
         while True:
-            begin = time.monotonic()
-            subprocess.run([HEAPTAP, "--version"], check=True, stdout=subprocess.DEVNULL, **INNOCENT)
-            self.seconds.append(time.monotonic() - begin)
-            if self._is_over.wait(CONTROL_PAUSE_SECONDS):
-                return
+            connection.sendall(f"{method} {next(pages)} HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n".encode())
+            answer = http.client.HTTPResponse(connection)
+            answer.begin()
+            answer.read()
+"""
 
-    def __enter__(self):
-        self._thread.start()
-        return self
+# Takes all connections that it can get over a Unix socket and over TCP, and keeps them with a request before they are
+# idle for too long. A connection that was lost is opened anew.
+_HOLD = """
+import itertools, socket, sys, time
 
-    def __exit__(self, *_):
-        self._is_over.set()
-        self._thread.join()
+path, port, by_socket, by_tcp = sys.argv[1], *map(int, sys.argv[2:])
+places = [(socket.AF_UNIX, path)] * by_socket + [(socket.AF_INET, ("127.0.0.1", port))] * by_tcp
+held = [None] * len(places)
+for turn in itertools.count():
+    for number, (family, address) in enumerate(places):
+        try:
+            if held[number] is None:
+                held[number] = socket.socket(family)
+                held[number].settimeout(1)
+                held[number].connect(address)
+            held[number].sendall(b"GET /healthz HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n")
+            if not held[number].recv(65536):
+                raise OSError
+        except OSError:
+            held[number].close()
+            held[number] = None
+    if turn == 0:
+        print("ready", 0, flush=True)
+    time.sleep(1)
+"""
 
-    def allow(self, seconds, turns, of=max):
-        """The bound of what may take `seconds` of a machine with a processor to spare."""
-        return seconds + turns * of(self.seconds)
-
-    def text(self):
-        return f"{1000 * statistics.median(self.seconds):.0f}/{1000 * max(self.seconds):.0f}"
-
-
-class Measurement:
-    """Answers to the three questions; what a program took and the most memory that the service had meanwhile."""
-
-    def __init__(self, answers, control, resident, charged):
-        self.answers = answers
-        self.control = control
-        self.resident = resident
-        self.charged = charged
-
-
-class Service:
-    """A daemon as the unit starts it, and the innocent process."""
-
-    def __init__(self, lab, start_daemon, cgroup, subordinate_ids="", **options):
-        """`subordinate_ids`: the contents of /etc/subuid for the daemon."""
-        self.cgroup = cgroup
-        table = lab.path("subuid")
-        with open(table, "w", encoding="ascii") as file:
-            file.write(subordinate_ids)
-
-        def before_exec():
-            cgroup.enter()
-            limit_self()
-        with_table = ["unshare", "--mount", "sh", "-c", f"mount --bind {table} /etc/subuid && exec \"$@\"", "sh"]
-        self.daemon = start_daemon("--exact", before=[*with_table, *with_its_capabilities()], preexec_fn=before_exec,
-                                   **options)
-        # Users may reach the socket.
-        os.chmod(self.daemon.folder, 0o755)
-        self.innocent = Innocent(lab, self.daemon)
-        self.quiet = None
-        self._maps = 0
-
-    @staticmethod
-    def limit():
-        return memory_max()
-
-    def waits_for_a_page(self):
-        """Whether a thread of the service reads a file and is in an uninterruptible wait (state D of proc(5))."""
-        for pid in descendants(self.daemon.process.pid):
-            with contextlib.suppress(OSError):
-                for task in os.listdir(f"/proc/{pid}/task"):
-                    with open(f"/proc/{pid}/task/{task}/stat", encoding="utf-8") as file:
-                        is_waiting = file.read().rpartition(")")[2].split()[0] == "D"
-                    with open(f"/proc/{pid}/task/{task}/syscall", encoding="utf-8") as file:
-                        if is_waiting and file.read().split()[0] == str(PREAD64):
-                            return True
-        return False
-
-    # --- the questions ---
-
-    def _healthz(self):
-        assert self.daemon.get("/healthz", seconds=PATIENCE_SECONDS).body == b"ok\n"
-
-    def _dump(self):
-        self.innocent.dump(PATIENCE_SECONDS)
-
-    def _own_dump(self):
-        self.innocent.keep()
-        self.innocent.own_dump()
-
-    def measure(self, is_over=lambda: True):
-        """Asks all questions at once, each QUESTIONS times and until is_over(), or until one gets no answer."""
-        answers = {name: Answers() for name in _COLUMNS}
-
-        def ask(question, into):
-            while (not any(one.failure for one in answers.values()) and
-                   (len(into.seconds) < QUESTIONS or not is_over())):
-                begin = time.monotonic()
-                try:
-                    question()
-                except (AssertionError, OSError, subprocess.SubprocessError, socket.timeout) as error:
-                    into.failure = f"{type(error).__name__}: {str(error)[:200]}"
-                into.seconds.append(time.monotonic() - begin)
-
-        threads = [threading.Thread(target=ask, args=(question, answers[name]))
-                   for name, question in zip(_COLUMNS, (self._healthz, self._dump, self._own_dump))]
-        for thread in threads:
-            thread.start()
-        resident = charged = 0
-        end = time.monotonic() + ATTACK_SECONDS
-        with Control() as control:
-            while any(thread.is_alive() for thread in threads) or (not is_over() and time.monotonic() < end):
-                resident = max(resident, resident_mib(self.daemon.process.pid))
-                charged = max(charged, self.cgroup.used() / MIB)
-                time.sleep(0.1)
-        return Measurement(answers, control, resident, charged)
-
-    def measure_quiet(self):
-        self.quiet = self.measure()
-        for name, answers in self.quiet.answers.items():
-            assert answers.failure is None, f"{name}: {answers.failure}"
-        self._maps = self._map_mib()
-
-    def _map_mib(self):
-        """The kernel's memory for the books, which have bounds of their own (--map-size)."""
-        return self.daemon.metrics().get("heaptap_kernel_memory_bytes", 0) / MIB
-
-    def hold(self, attack, is_over=lambda: True):
-        """Measures under attack, writes the row of the table, and asserts the bounds."""
-        under = self.measure(is_over)
-        exact = self.innocent.why_not_exact()
-        row = {"attack": attack,
-               **{name: [self.quiet.answers[name].text(), under.answers[name].text()] for name in _COLUMNS},
-               "control": [one.control.text() for one in (self.quiet, under)],
-               "resident MiB": [f"{one.resident:.0f}" for one in (self.quiet, under)],
-               "charged MiB": [f"{one.charged:.0f}" for one in (self.quiet, under)],
-               "innocent": exact or "exact"}
-        _note(row)
-        for name in _COLUMNS:
-            answers, quiet = under.answers[name], self.quiet.answers[name]
-            demand(answers.failure is None,
-                   f"{name}: {answers.failure}\n{row}\nlast words: {self.daemon.process.lines()[-10:]}")
-            longest, median = max(answers.seconds), statistics.median(answers.seconds)
-            demand(longest < under.control.allow(LONGEST_SECONDS, ANSWER_TURNS), f"{name}: an answer took {longest:.2f} s\n{row}")
-            fast = under.control.allow(FAST_SECONDS, ANSWER_TURNS, statistics.median)
-            demand(median < max(fast, 2 * statistics.median(quiet.seconds)), f"{name}: {median:.3f} s\n{row}")
-        demand(exact is None, exact)
-        demand(self.daemon.process.alive(), "the collector has ended")
-        maps = self._map_mib() - self._maps
-        for what, before, now in (("charged besides the books", self.quiet.charged, under.charged - maps),
-                                  ("resident", self.quiet.resident, under.resident)):
-            demand(now - before < MOST_GROWTH_MIB, f"{now - before:.0f} MiB more are {what}")
-
-    def hold_restart(self, attack):
-        """Kills the collector under attack; the next one must record in time, as exactly as before."""
-        self.daemon.kill()
-        begin = time.monotonic()
-        seconds = exact = None
-        with Control() as control:
-            while seconds is None and time.monotonic() - begin < PATIENCE_SECONDS:
-                # Starts it again when it fails, as systemd does.
-                self.daemon.launch()
-                with contextlib.suppress(AssertionError):
-                    self.daemon.wait_said(r"^heaptap: recording; ")
-                    seconds = time.monotonic() - begin
-                    exact = self.innocent.why_not_exact()
-                if seconds is None:
-                    time.sleep(float(setting("RestartSec")))
-        _note({"attack": attack, "restart s": "none" if seconds is None else f"{seconds:.2f}", "control": control.text(),
-               "innocent": "no dump" if seconds is None else exact or "exact"})
-        demand(seconds is not None, f"no collector records after {PATIENCE_SECONDS} s")
-        most = control.allow(RESTART_SECONDS, START_TURNS, statistics.median)
-        demand(seconds < most, f"a collector records after {seconds:.2f} s, not {most:.2f} s")
-        demand(exact is None, exact)
-
-    def hold_recorded(self, attack, process):
-        """Another hostile target, whose file is new to the daemon, must be recorded in time."""
-        def is_recorded():
-            process.ask("sample 1")
-            with contextlib.suppress(AssertionError):  # the daemon is too busy to answer
-                return process.pid in self.daemon.listed()
-            return False
-
-        seconds = None
-        begin = time.monotonic()
-        with Control() as control, contextlib.suppress(AssertionError):
-            wait_until(is_recorded, "it is recorded")
-            seconds = time.monotonic() - begin
-        _note({"attack": attack, "control": control.text(),
-               "innocent": "not recorded" if seconds is None else f"recorded after {seconds:.1f} s"})
-        demand(seconds is not None, f"another user's process is not recorded after {PATIENCE_SECONDS} s")
-        most = control.allow(RECORDED_SECONDS, START_TURNS, statistics.median)
-        demand(seconds < most, f"another user's process is recorded after {seconds:.2f} s, not {most:.2f} s")
+# Begins a request over so many connections and does not end it.
+_UNFINISHED = """
+import contextlib, socket, sys, time
+held = []
+for _ in range(int(sys.argv[2])):
+    held.append(socket.socket(socket.AF_UNIX))
+    held[-1].connect(sys.argv[1])
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        held[-1].sendall(b"GET /processes.json HTTP/1.1\\r\\nX: ")
+print("ready", 0, flush=True)
+while True:
+    time.sleep(3600)
+"""
 
 
-def _note(row):
-    """Replaces the attack's row in the table."""
-    os.makedirs(os.path.dirname(_TABLE), exist_ok=True)
-    rows = {}
-    with contextlib.suppress(FileNotFoundError), open(f"{_TABLE}.json", encoding="utf-8") as file:
-        rows = {one["attack"]: one for one in json.load(file)}
-    rows[row["attack"]] = row
-    with open(f"{_TABLE}.json", "w", encoding="utf-8") as file:
-        json.dump(list(rows.values()), file, indent=1)
-    head = ["attack", *_COLUMNS, "control", "resident MiB", "charged MiB", "restart s", "innocent"]
-    cells = [[" -> ".join(one[name]) if isinstance(one.get(name), list) else one.get(name, "") for name in head]
-             for one in rows.values()]
-    widths = [max(map(len, column)) for column in zip(head, *cells)]
-    with open(f"{_TABLE}.txt", "w", encoding="utf-8") as file:
-        file.write("Answer times in ms (median/longest) and memory, in peace -> under attack.\n\n")
-        for line in (head, ["-" * width for width in widths], *cells):
-            file.write("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() + "\n")
+def flood(attackers, method, *pages, connections=CONNECTIONS_OF_USER - 1):
+    attackers.hostile(sys.executable, "-c", _FLOOD, connections, attackers.daemon.socket, method, *pages)
 
 
-def start_hostile(lab, *command, **options):
-    """Starts a hostile target as an ordinary user, by a command if one is given, and waits until it is ready."""
-    process = lab.program(*(command or [target("hostile")]), talks=True, **{**NOBODY, **options})
-    process.target_pid = int(process.answer().split()[1])
+def with_many_paths(attackers, bits=PATH_BITS):
+    process = attackers.recorded(attackers.hostile())
+    process.ask(f"paths {bits}")
     return process
 
 
-class Mount:
-    """A hostile target with a file system of its user that never answers one operation (targets/hostile_mount.c)."""
+def flood_of_dump_requests(attackers):
+    """Four processes with sixteen thousand call paths each ask for dumps every 5 ms."""
+    processes = [with_many_paths(attackers) for _ in range(LOOPS)]
+    over = [attackers.busy(process, "request 400 file") for process in processes]
+    return lambda: all(is_over() for is_over in over)
 
-    def __init__(self, lab, name, silent, **options):
-        user = {**NOBODY, **options}
-        self._folder = lab.path(name)
-        self.log = f"{self._folder}.log"
-        os.mkdir(self._folder)
-        with open(self.log, "w", encoding="ascii"):
-            pass
-        for path in (self._folder, self.log):
-            os.chown(path, user["user"], user["group"])
-        self.process = start_hostile(lab, target("hostile_mount"), self._folder, self.log, silent, target("hostile"),
-                                     **options)
 
-    def path(self, number):
-        return os.path.join(self._folder, str(number))
+def flood_of_http_requests(page, bits=PATH_BITS):
+    def attack(attackers):
+        flood(attackers, "GET", f"/pid/{with_many_paths(attackers, bits).pid}/{page}")
+    attack.__name__ = f"flood of GET {page}"
+    return attack
 
-    def waiting(self):
-        """How many requests wait."""
-        with open(self.log, encoding="ascii") as file:
-            return len(file.readlines()) - 1
 
-    def seen_by_others(self, number):
-        """The path of a file for processes outside of the namespace."""
-        return f"/proc/{self.process.pid}/root{self.path(number)}"
+def dumps_into_memory(attackers):
+    """The process keeps the files, so their memory must be its own."""
+    return attackers.busy(with_many_paths(attackers), "request 60 memory")
 
-    def answer_reads(self, answer):
-        with open(f"{self.log}.bytes", "wb") as file:
-            file.write(answer)
-        os.chmod(f"{self.log}.bytes", 0o644)
-        with open(self.log, encoding="ascii") as file:
-            os.kill(int(file.readline()), signal.SIGUSR1)
+
+def connections_of_subordinate_users(attackers):
+    """A user takes all connections of eight ids."""
+    for uid in SUBORDINATE_IDS:
+        attackers.hostile(sys.executable, "-c", _UNFINISHED, attackers.daemon.socket, CONNECTIONS_OF_USER, user=uid, group=uid)
+
+
+def connections_by_socket_and_tcp(attackers):
+    """A user takes all connections of the socket that one user may have, and all by TCP."""
+    attackers.hostile(sys.executable, "-c", _HOLD, attackers.daemon.socket, attackers.tcp_port(), CONNECTIONS_OF_USER,
+                      CONNECTIONS_BY_TCP)
+
+
+# Numbers of call paths whose profile takes the whole account of its user.
+EXPENSIVE_PATH_BITS = 16
+
+ALL = (
+    exec_that_never_ends, dumps_that_stall, control_blocks_that_stall, slow_control_blocks,
+    sparse_frames, many_rows_at_many_places, many_symbols, many_notes, heavy_files_of_another_user,
+    probes_that_the_kernel_refuses, probe_files_of_a_user, probe_files_of_subordinate_users, lying_note,
+    many_address_spaces, new_code_without_end, many_mapped_files, storm_of_forks, sleepers, frozen_processes,
+    flood_of_dump_requests, dumps_into_memory, connections_of_subordinate_users, connections_by_socket_and_tcp,
+    flood_of_http_requests("heap", EXPENSIVE_PATH_BITS),
+    *(flood_of_http_requests(page) for page in ("debug/pprof/heap", "allocator.json", "resident.json")),
+)

@@ -192,7 +192,9 @@ class Daemon:
 
     def metrics(self):
         """The samples of /metrics, by name and labels."""
-        lines = self.get("/metrics").body.decode().splitlines()
+        answer = self.get("/metrics")
+        assert answer.status == 200, answer.body
+        lines = answer.body.decode().splitlines()
         return {name: float(value) for name, value in
                 (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
 

@@ -10,11 +10,11 @@ import signal
 
 import pytest
 
-from attacks import descendants, resident_mib
 from daemons import NOBODY
 from harness import target, wait_until
 from lab import assert_one_clear_line
 from pprof_bytes import named_place
+from process_tree import descendants, resident_mib
 
 # Of zeros. Packed 1000 to 1.
 BOMB_BYTES = 1 << 30
