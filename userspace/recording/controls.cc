@@ -146,23 +146,23 @@ void Controls::ReadActive(Target& target) {
   target.allocator_name = process::AllocatorName(*control);
 }
 
-void Controls::NoteOwner(Target& target) {
-  if (target.ending.has_value()) return;
+bool Controls::NoteOwner(Target& target) {
+  if (target.ending.has_value()) return true;
   const absl::StatusOr<process::Facts> facts = hands_.Facts(target.pid);
-  // The process was late, or its user has no time left: nothing is known about it now.
-  if (worker::MayPass(facts.status())) return;
-  if (!processes_.IsCurrent(target.pid, target.process_id)) return;
+  if (worker::MayPass(facts.status())) return false;
+  if (!processes_.IsCurrent(target.pid, target.process_id)) return true;
   const std::optional<uid_t> owner = facts.ok() ? facts->owner : std::nullopt;
   const bool is_same = !target.owner_known || target.owner == owner;
   target.owner = is_same ? owner : std::nullopt;
   target.owner_known = true;
-  if (!facts.ok()) return;
+  if (!facts.ok()) return true;
   // Version 1 of control groups shows "/" for a process that is exiting.
   std::string group = process::LongestControlGroup(facts->control_groups);
-  if (group.empty() || (group == "/" && target.control_group.has_value())) return;
+  if (group.empty() || (group == "/" && target.control_group.has_value())) return true;
   target.control_group = std::move(group);
   std::string unit = process::UnitName(facts->control_groups);
   target.service = unit.empty() ? std::nullopt : std::optional(std::move(unit));
+  return true;
 }
 
 }  // namespace heaptap::recording

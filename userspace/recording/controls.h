@@ -54,8 +54,9 @@ class Controls {
   bool IsCollector(pid_t pid);
 
   // Reads whose process it is, and its service and control group, for the time after its end too. A process whose owner
-  // ever changed belongs to root only.
-  void NoteOwner(Target& target);
+  // ever changed belongs to root only. False: that is not known now, because the process was late or its user has no
+  // time left; then nothing changes.
+  bool NoteOwner(Target& target);
 
  private:
   // Says it, unless too much was said.

@@ -67,16 +67,13 @@ profile::ProcessSummary Queries::Summarise(const Target& target, const TallySums
   summary.allocated_objects = sums.allocated.objects;
   summary.samples = sums.allocated.samples;
   summary.contexts = sums.contexts;
+  summary.owner = target.owner;
   if (target.ending.has_value()) {
-    summary.owner = target.owner;
     summary.peak_bytes = static_cast<double>(target.ending->peak);
   } else {
     summary.allocation_rate = target.books.allocation_rate;
-    const absl::StatusOr<process::Facts> facts = hands_.Facts(target.pid);
-    // Checked after the owner was read: the PID may have been reused before.
     const absl::StatusOr<heaptap_process> process = books_.processes().Read(target.pid);
     if (process.ok() && process->identity.id == target.process_id) {
-      if (facts.ok()) summary.owner = facts->owner;
       summary.peak_bytes = static_cast<double>(process->figures.peak_weight);
     }
   }
@@ -96,12 +93,11 @@ void Queries::AddResidentBytes(std::vector<profile::ProcessSummary>& summaries) 
   std::vector<uint32_t> pids;
   pids.reserve(summaries.size());
   for (const profile::ProcessSummary& summary : summaries) pids.push_back(static_cast<uint32_t>(summary.pid));
-  const absl::StatusOr<std::map<uint32_t, process::MemoryUse>> uses = hands_.MemoryUse(pids);
-  if (!uses.ok()) return;
+  const std::map<uint32_t, process::MemoryUse> uses = hands_.MemoryUse(pids);
   for (profile::ProcessSummary& summary : summaries) {
-    const auto found = uses->find(static_cast<uint32_t>(summary.pid));
+    const auto found = uses.find(static_cast<uint32_t>(summary.pid));
     // Checked afterwards: the PID may have been reused meanwhile.
-    if (found == uses->end() || !books_.processes().IsCurrent(summary.pid, summary.process_id)) continue;
+    if (found == uses.end() || !books_.processes().IsCurrent(summary.pid, summary.process_id)) continue;
     if (found->second.resident_bytes >= 0) summary.resident_bytes = found->second.resident_bytes;
   }
 }
@@ -142,7 +138,9 @@ absl::StatusOr<std::optional<uid_t>> Queries::Owner(const profile::ProcessRef& p
   absl::StatusOr<Target*> target = FindForClient(process);
   if (!target.ok()) return target.status();
   // As of now: the process may have changed its user.
-  requests_.NoteOwner(**target);
+  if (!requests_.NoteOwner(**target)) {
+    return absl::ResourceExhaustedError(absl::StrCat("the owner of process ", process.pid, " is not known now"));
+  }
   return (*target)->owner;
 }
 

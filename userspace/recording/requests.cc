@@ -119,9 +119,10 @@ bool Requests::IsSettled(const Target& target) {
   return accounts_.has_value() ? is_settled() : errands_.WaitUntil(is_settled, base::Now() + RawStacks::kPatience);
 }
 
-void Requests::NoteOwner(Target& target) {
-  controls_.NoteOwner(target);
+bool Requests::NoteOwner(Target& target) {
+  const bool is_known = controls_.NoteOwner(target);
   if (accounts_.has_value()) spaces_.SetUser(target.pid, AccountOf(target));
+  return is_known;
 }
 
 std::optional<uid_t> Requests::AccountOf(const Target& target) const {

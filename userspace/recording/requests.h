@@ -72,8 +72,8 @@ class Requests {
 
   // Whether no stacks of the process wait for unwind tables, or they have waited long enough.
   bool IsSettled(const Target& target);
-  // Reads whose process it is, for its account.
-  void NoteOwner(Target& target);
+  // Reads whose process it is, for its account. False: as Controls::NoteOwner.
+  bool NoteOwner(Target& target);
   // The user whose account the process uses; none if that is unknown. Root, unless the recording is system-wide.
   std::optional<uid_t> AccountOf(const Target& target) const;
   // Whether the user of a process may have a profile of it now: has time left, and the background makes no other one

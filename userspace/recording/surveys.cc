@@ -37,12 +37,11 @@ void Surveys::AddMemoryUse(std::vector<profile::SurveyedProcess>& processes) {
   std::vector<uint32_t> pids;
   pids.reserve(processes.size());
   for (const profile::SurveyedProcess& process : processes) pids.push_back(static_cast<uint32_t>(process.ref.pid));
-  const absl::StatusOr<std::map<uint32_t, process::MemoryUse>> uses = hands_.MemoryUse(pids);
-  if (!uses.ok()) return;
+  const std::map<uint32_t, process::MemoryUse> uses = hands_.MemoryUse(pids);
   for (profile::SurveyedProcess& process : processes) {
-    const auto found = uses->find(static_cast<uint32_t>(process.ref.pid));
+    const auto found = uses.find(static_cast<uint32_t>(process.ref.pid));
     // The PID may have been reused before.
-    if (found == uses->end() || !books_.processes().IsCurrent(process.ref.pid, process.ref.process_id)) continue;
+    if (found == uses.end() || !books_.processes().IsCurrent(process.ref.pid, process.ref.process_id)) continue;
     process.resident_bytes = Known(found->second.resident_bytes);
     process.limit_bytes = Known(found->second.limit_bytes);
   }

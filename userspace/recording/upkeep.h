@@ -82,7 +82,7 @@ class Upkeep {
   TargetTable& targets_;
   Dumps& dumps_;
   Background& background_;
-  uint64_t last_saved_ = 0;     // process id
+  uint64_t last_saved_ = 0;  // process id
   base::RepeatedTask saving_{{.name = "states",
                               .failure = "cannot save the states of processes for the next daemon",
                               .success = "the states of processes are saved",

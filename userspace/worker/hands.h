@@ -80,8 +80,8 @@ class Hands {
   absl::StatusOr<process::StartFacts> StartFacts(pid_t pid);
   // The names of those of the threads that live.
   absl::StatusOr<std::map<uint32_t, std::string>> ThreadNames(pid_t pid, absl::Span<const uint32_t> tids);
-  // Of those of the processes that answer in time, by PID.
-  absl::StatusOr<std::map<uint32_t, process::MemoryUse>> MemoryUse(absl::Span<const uint32_t> pids);
+  // By PID. Processes are left out if the hands are late.
+  std::map<uint32_t, process::MemoryUse> MemoryUse(absl::Span<const uint32_t> pids);
   absl::StatusOr<profile::ResidentBytes> Residency(pid_t pid);
   // The file that is mapped there. With a key: the file with this key, which the process has or had mapped there.
   // `identify`: the descriptor of this program.
