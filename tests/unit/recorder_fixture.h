@@ -5,8 +5,6 @@
 #ifndef HEAPTAP_TESTS_UNIT_RECORDER_FIXTURE_H_
 #define HEAPTAP_TESTS_UNIT_RECORDER_FIXTURE_H_
 
-#include <poll.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
@@ -91,16 +89,6 @@ class RecorderTest : public ::testing::Test {
     EXPECT_TRUE(status.ok()) << status;
     absl::MutexLock lock(&kernel_.mutex);
     return kernel_.processes.begin()->first;
-  }
-
-  // Pumps until looks and other work in the background are done.
-  void Settle() {
-    for (recorder_->Pump(); !recorder_->IsSettled(); recorder_->Pump()) {
-      std::vector<pollfd> polled;
-      for (const int fd : recorder_->fds()) polled.push_back({.fd = fd, .events = POLLIN, .revents = 0});
-      constexpr int kMostMilliseconds = 10;
-      poll(polled.data(), polled.size(), kMostMilliseconds);
-    }
   }
 
   // The contents of all dumps of a process.

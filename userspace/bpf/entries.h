@@ -79,6 +79,8 @@ class Entries {
   virtual absl::StatusOr<ThreadName> ReadThreadName(uint64_t process_id, uint32_t tid) const = 0;
   // One look-up for each reason. Process id 0: losses of no known process.
   virtual Losses ReadLosses(uint64_t process_id) const = 0;
+  // Those of all processes that have some, with a few system calls. After an error some are missing.
+  virtual std::map<uint64_t, Losses> ReadAllLosses() const = 0;
 
  protected:
   Entries() = default;

@@ -109,4 +109,13 @@ Losses KernelEntries::ReadLosses(uint64_t process_id) const {
   return losses;
 }
 
+std::map<uint64_t, Losses> KernelEntries::ReadAllLosses() const {
+  std::map<uint64_t, Losses> losses;
+  const auto add = [&](const heaptap_loss_key& key, const heaptap_loss& loss) {
+    if (key.reason < HEAPTAP_LOSS_REASONS) losses[key.process_id][key.reason] = loss;
+  };
+  ForEachEntry<heaptap_loss_key, heaptap_loss>(skeleton_->maps.losses, add).IgnoreError();
+  return losses;
+}
+
 }  // namespace heaptap::bpf

@@ -29,6 +29,7 @@ class KernelEntries final : public Entries {
   absl::StatusOr<heaptap_stack> ReadStack(uint64_t stack_id) const override;
   absl::StatusOr<ThreadName> ReadThreadName(uint64_t process_id, uint32_t tid) const override;
   Losses ReadLosses(uint64_t process_id) const override;
+  std::map<uint64_t, Losses> ReadAllLosses() const override;
 
  private:
   const heaptap_bpf* skeleton_ = nullptr;

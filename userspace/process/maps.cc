@@ -111,7 +111,10 @@ absl::StatusOr<MappedFile> OpenByPath(const elf::Mapping& mapping) {
   base::FileDescriptor root(open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!root.valid()) return ErrnoStatus(errno, "/");
   absl::StatusOr<base::FileDescriptor> handle = FindByPath(root.get(), mapping, RESOLVE_CACHED);
-  return handle.ok() ? OpenHandle(*handle) : handle.status();
+  if (handle.ok()) return OpenHandle(*handle);
+  // What is not in the kernel's cache (EAGAIN) is gone as far as this process may know.
+  if (absl::IsFailedPrecondition(handle.status()) || absl::IsPermissionDenied(handle.status())) return handle.status();
+  return absl::NotFoundError(absl::StrCat(mapping.path, " can no longer be opened"));
 }
 
 }  // namespace heaptap::process

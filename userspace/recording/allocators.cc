@@ -129,10 +129,6 @@ void Allocators::WaitFor(pid_t pid) {
   errands_.WaitUntil([&] { return !pending_.contains(pid); }, base::Now() + kFilesPatience);
 }
 
-void Allocators::WaitForAll(absl::Duration patience) {
-  errands_.WaitUntil([&] { return pending_.empty(); }, base::Now() + patience);
-}
-
 bool Allocators::HasAttached(const Inspection& inspection) const {
   return std::ranges::any_of(inspection.files, [this](const Inspection::Found& found) {
     return probe_files_.IsAttached(found.file.identity.inode_address);

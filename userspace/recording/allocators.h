@@ -84,9 +84,9 @@ class Allocators {
   void Inspect(pid_t pid, InspectDone done);
   // The same, and waits for it.
   absl::StatusOr<Inspection> InspectNow(pid_t pid);
-  // Waits until no file of this process, or of any process, is being read.
+  // Waits until no file of this process is being read; whether some file of a process is.
   void WaitFor(pid_t pid);
-  void WaitForAll(absl::Duration patience);
+  bool IsWaiting() const { return !pending_.empty(); }
   bool HasAttached(const Inspection& inspection) const;
 
   // Looks at a file that any process has mapped, if it is new.

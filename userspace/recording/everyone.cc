@@ -27,7 +27,7 @@ constexpr absl::Duration kEndPatience = absl::Seconds(10);
 
 // For the looks at the processes that are running when the recording begins: no user can delay the start for longer.
 // The accounts of users do not matter yet.
-constexpr absl::Duration kFirstPatience = absl::Seconds(2);
+constexpr absl::Duration kFirstPatience = absl::Seconds(3);
 
 // Between two looks at all processes. Under a flood of mappings each would find that events were lost again.
 constexpr absl::Duration kRepairPause = absl::Seconds(2);
@@ -148,6 +148,10 @@ void Everyone::TakeOverBooks() {
       spaces_.Keep(target.pid, std::move(state->space));
     }
     if (target.started) ApplyPolicy(target);
+    // At once: a process that still names an earlier, dead collector gives up its next dump.
+    if (target.started && target.policy.record && target.control_address != 0) {
+      controls_.TakeFound(target, target.control_address).IgnoreError();
+    }
     newcomers_.Add(target.pid);
   }
   pump_();
@@ -212,7 +216,7 @@ void Everyone::InspectNewcomers() {
 void Everyone::InspectFirst() {
   const auto is_over = [this] {
     InspectNewcomers();
-    return newcomers_.empty() && looks_.IsIdle();
+    return HasInspected();
   };
   looks_.WaitUntil(is_over, base::Now() + kFirstPatience);
 }
@@ -221,13 +225,19 @@ void Everyone::SaveAllStates() {
   if (states_ != nullptr) upkeep_.SaveAllStates(*states_);
 }
 
+bool Everyone::HasInspected() {
+  // Files that are being read make another look necessary.
+  errands_.HandleDone();
+  return newcomers_.empty() && looks_.IsIdle() && !allocators_.IsWaiting();
+}
+
 void Everyone::InspectAll() {
   const auto look = [this](pid_t pid) {
     if (Target* const target = targets_.FindRunning(pid); target != nullptr) Inspect(*target);
   };
   const auto is_over = [&] {
     newcomers_.Look([this](pid_t pid) { return looks_.HasRoom(pid); }, look);
-    return newcomers_.empty() && looks_.IsIdle();
+    return HasInspected();
   };
   looks_.WaitUntil(is_over, base::Now() + kEndPatience);
 }

@@ -89,7 +89,7 @@ class Everyone {
   // Begins to look at the processes that wait for it. To be called after each batch of events.
   void InspectNewcomers();
   // Looks at the processes that are running when the recording begins, for a bounded time, and writes this collector
-  // into their control blocks. A process that still names an earlier, dead collector gives up its next dump at once.
+  // into their control blocks.
   void InspectFirst();
   // No process waits for that, except those whose looks have failed again and again.
   bool IsSettled() const { return newcomers_.empty() && ignored_.empty() && !shall_list_again_ && !HasFailedOnce(); }
@@ -133,6 +133,8 @@ class Everyone {
   // before it gets a rate. Changes nothing if the process is gone, has no attached allocator (yet), or if its files are
   // being read: then LookAgain follows.
   void Inspect(const Target& target);
+  // Whether no process waits to be looked at. Handles what has been read.
+  bool HasInspected();
   void HandleInspected(uint64_t process_id, absl::StatusOr<Inspection> inspection);
   // Records a running process, or completes what is known of a recorded one.
   void LookAt(pid_t pid);

@@ -26,6 +26,11 @@ absl::Status NoControlBlock(pid_t pid) {
       absl::StrCat("process ", pid, " has no control block: its allocator is not libheaptap.so"));
 }
 
+// A client need not know that hands were late for a moment: the question is asked again.
+absl::Status AskAgainIfItMayPass(const absl::Status& status) {
+  return worker::MayPass(status) ? absl::ResourceExhaustedError(status.message()) : status;
+}
+
 absl::Status NotSettled(const Target& target) {
   return absl::ResourceExhaustedError(
       absl::StrCat("stacks of process ", target.pid, " still wait for unwind tables; try again in some seconds"));
@@ -53,6 +58,10 @@ std::optional<profile::ProcessRef> Queries::FindProcess(pid_t pid) {
 }
 
 profile::ProcessSummary Queries::Summarise(const Target& target, const TallySums& sums) {
+  return Summarise(target, sums, books_.entries().ReadLosses(target.process_id));
+}
+
+profile::ProcessSummary Queries::Summarise(const Target& target, const TallySums& sums, const bpf::Losses& losses) {
   profile::ProcessSummary summary;
   summary.pid = target.pid;
   summary.process_id = target.process_id;
@@ -81,7 +90,6 @@ profile::ProcessSummary Queries::Summarise(const Target& target, const TallySums
   summary.lg_sample = target.LgSample();
   if (!target.ending.has_value()) summary.active = target.active;
   summary.allocator = target.allocator_name;
-  const bpf::Losses losses = books_.entries().ReadLosses(target.process_id);
   for (uint32_t reason = HEAPTAP_NO_LOSS + 1; reason < losses.size(); reason++) {
     if (losses[reason].events != 0) summary.losses[std::string(bpf::LossName(reason))] = losses[reason].events;
   }
@@ -119,12 +127,15 @@ std::vector<profile::ProcessSummary> Queries::MakeSummaries(const absl::flat_has
     }
   }
   std::vector<profile::ProcessSummary> summaries;
+  const std::map<uint64_t, bpf::Losses> all_losses = books_.entries().ReadAllLosses();
   const TallySums none;
   for (const auto& [process_id, target] : targets_) {
     const auto own = sums.find(process_id);
     const bool has_tallies = own != sums.end();
     if (target.ending.has_value() || !target.policy.record || !dumps_.HasProfile(target, has_tallies)) continue;
-    summaries.push_back(Summarise(target, has_tallies ? own->second : none));
+    const auto losses = all_losses.find(process_id);
+    summaries.push_back(Summarise(target, has_tallies ? own->second : none,
+                                  losses == all_losses.end() ? bpf::Losses{} : losses->second));
   }
   AddResidentBytes(summaries);
   std::ranges::sort(summaries, {}, &profile::ProcessSummary::pid);
@@ -198,7 +209,7 @@ absl::StatusOr<profile::AllocatorFigures> Queries::ReadAllocatorFigures(const pr
   if (!target.ok()) return target.status();
   if ((*target)->control_address == 0) return NoControlBlock(process.pid);
   const absl::StatusOr<heaptap_control> control = controls_.Order(**target, worker::ControlVerb::kRead);
-  if (!control.ok()) return control.status();
+  if (!control.ok()) return AskAgainIfItMayPass(control.status());
   profile::AllocatorFigures figures = process::AllocatorFiguresOf(*control);
   figures.lg_sample = (*target)->LgSample();
   return figures;
@@ -207,7 +218,9 @@ absl::StatusOr<profile::AllocatorFigures> Queries::ReadAllocatorFigures(const pr
 absl::StatusOr<profile::ResidentBytes> Queries::Resident(const profile::ProcessRef& process) {
   absl::StatusOr<Target*> target = FindForClient(process);
   if (!target.ok()) return target.status();
-  return ResidentOf(**target);
+  absl::StatusOr<profile::ResidentBytes> resident = ResidentOf(**target);
+  if (!resident.ok()) return AskAgainIfItMayPass(resident.status());
+  return resident;
 }
 
 absl::Status Queries::SetActive(const profile::ProcessRef& process, bool active) {
@@ -217,7 +230,7 @@ absl::Status Queries::SetActive(const profile::ProcessRef& process, bool active)
   absl::Status status = controls_.Order(**target, worker::ControlVerb::kActive, active ? 1 : 0).status();
   if (status.ok()) (*target)->active = active;
   summaries_.reset();
-  return status;
+  return AskAgainIfItMayPass(status);
 }
 
 absl::Status Queries::SetRate(const profile::ProcessRef& process, std::optional<uint32_t> lg_sample) {
@@ -236,7 +249,7 @@ absl::Status Queries::SetRate(const profile::ProcessRef& process, std::optional<
   if (!written.ok() && !absl::IsNotFound(written)) {
     (*target)->asked_lg_sample = before;
     (*target)->raised = raised_before;
-    return written;
+    return AskAgainIfItMayPass(written);
   }
   (*target)->books.is_saved = false;
   summaries_.reset();

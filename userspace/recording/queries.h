@@ -83,6 +83,7 @@ class Queries {
   std::optional<profile::ProcessRef> FindProcess(pid_t pid);
 
  private:
+  profile::ProcessSummary Summarise(const Target& target, const TallySums& sums, const bpf::Losses& losses);
   std::vector<profile::CoveragePart> CoverageOf(Target& target, double live);
   void AddResidentBytes(std::vector<profile::ProcessSummary>& summaries);
   absl::StatusOr<profile::ResidentBytes> ResidentOf(const Target& target);

@@ -22,9 +22,6 @@
 namespace heaptap::recording {
 namespace {
 
-// At the start, for the files of running processes.
-constexpr absl::Duration kStartPatience = absl::Seconds(10);
-
 // At the end of a recording, for unwind tables.
 constexpr absl::Duration kTablesPatience = absl::Seconds(20);
 
@@ -255,9 +252,7 @@ absl::Status Recorder::StartSystemWide() {
   if (absl::Status status = AttachLibraries(system_wide); !status.ok()) return status;
   if (books_->adopted()) everyone_->TakeOverBooks();
   if (!system_wide.shall_end) everyone_->RecordRunningProcesses();
-  allocators_.WaitForAll(kStartPatience);
   everyone_->InspectFirst();
-  everyone_->InspectNewcomers();
   return absl::OkStatus();
 }
 

@@ -57,6 +57,7 @@ profile::Survey Surveys::Take(const profile::Activities& known, absl::Duration i
   profile::Survey survey;
   int facts_read = 0;
   const base::Instant begin = base::Now();
+  const std::map<uint64_t, bpf::Losses> all_losses = books_.entries().ReadAllLosses();
   for (const auto& [process_id, target] : targets_) {
     const bool has_tallies = target.books.last.probes != 0;
     if (target.ending.has_value() || !dumps_.HasProfile(target, has_tallies)) continue;
@@ -72,11 +73,14 @@ profile::Survey Surveys::Take(const profile::Activities& known, absl::Duration i
     if (last == known.end() && facts_read < kMaxFacts && base::Now() - begin < kFactsTime) {
       facts_read++;
       const absl::StatusOr<process::Facts> facts = hands_.Facts(target.pid);
+      // The next survey has it.
+      if (worker::MayPass(facts.status())) continue;
       // Without facts, its command is its service.
       process.control_groups = facts.ok() ? facts->control_groups : std::vector<std::string>();
       if (facts.ok()) process.script = Script(*facts);
     }
-    const bpf::Losses losses = books_.entries().ReadLosses(process_id);
+    const auto own = all_losses.find(process_id);
+    const bpf::Losses losses = own == all_losses.end() ? bpf::Losses{} : own->second;
     for (uint32_t reason = HEAPTAP_NO_LOSS + 1; reason < losses.size(); reason++) process.lost += losses[reason].events;
     survey.processes.push_back(std::move(process));
   }

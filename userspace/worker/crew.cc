@@ -27,6 +27,9 @@
 namespace heaptap::worker {
 namespace {
 
+// Between two tries of a call that found no memory.
+constexpr absl::Duration kPause = absl::Milliseconds(1);
+
 // Processes that were killed and have not ended yet. One that waits in the kernel for a file system in user space ends
 // when that does.
 class Killed {
@@ -161,7 +164,13 @@ Answer Crew::Do(const Request& request, const Limits& limits) {
     if (base::Now() >= deadline) return end(absl::DeadlineExceededError("it took too much time"), false);
     pollfd polled[] = {{to_hands_.get(), POLLIN, 0}, {from_reader_.get(), POLLIN, 0}, {limits.cancel, POLLIN, 0}};
     const int ready = base::PollUntil(absl::MakeSpan(polled), deadline);
-    if (ready < 0 && errno != EINTR) return end(absl::UnavailableError(absl::StrCat("poll: ", strerror(errno))), false);
+    if (ready < 0) {
+      if (errno != EINTR && errno != ENOMEM) {
+        return end(absl::UnavailableError(absl::StrCat("poll: ", strerror(errno))), false);
+      }
+      // The kernel may have memory again.
+      if (errno == ENOMEM) base::Sleep(kPause);
+    }
     if (ready <= 0) continue;
     if (polled[2].revents != 0) return end(absl::CancelledError("the collector ends"), false);
     // What the reader has written counts before its end, or that of the hands, is noticed.

@@ -94,6 +94,10 @@ class SimulatedEntries final : public Entries {
     const auto found = kernel_.losses.find(process_id);
     return found == kernel_.losses.end() ? Losses{} : found->second;
   }
+  std::map<uint64_t, Losses> ReadAllLosses() const override {
+    kernel_.Step("ReadAllLosses");
+    return kernel_.losses;
+  }
 
  private:
   SimulatedKernel& kernel_;
