@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <utility>
 
 #include "absl/functional/function_ref.h"
 #include "absl/time/time.h"

@@ -178,7 +178,7 @@ def cpu_nanoseconds(pid):
 
 def calls_of(lab, daemon, rounds):
     """The number of system calls of a daemon and its workers while its main thread waits this many times for work, and the
-    seconds that this took."""
+    seconds that this took: after a round of the history, which looks at all processes every 10 seconds."""
     log = lab.path("calls")
 
     def leave_group():
@@ -189,16 +189,24 @@ def calls_of(lab, daemon, rounds):
     tracer = lab.program("strace", "-f", "-ttt", "-o", log, *attach, preexec_fn=leave_group)
     tracer.wait_said("attached")
 
-    def calls():
+    def text():
         with open(log, encoding="utf-8", errors="replace") as file:
-            # The end of a call that waited is a line of its own.
-            return re.findall(r"^(\d+) +([0-9.]+) (\w+)\(", file.read(), re.MULTILINE)
+            return file.read()
+
+    def calls():
+        # The end of a call that waited is a line of its own.
+        after_history = text()
+        after_history = after_history[after_history.rfind("/statm"):]
+        return re.findall(r"^(\d+) +([0-9.]+) (\w+)\(", after_history, re.MULTILINE)
 
     def waits(made):
         return [number for number, (pid, _, call) in enumerate(made) if (pid, call) == (str(daemon.process.pid), "poll")]
-    wait_until(lambda: len(waits(calls())) > rounds, f"the daemon waits {rounds} times")
+    # It reads the memory that each process uses, and then asks and writes for a moment.
+    begun = 12
+    wait_until(lambda: "/statm" in text(), "a round of the history begins")
+    wait_until(lambda: len(waits(calls())) > begun + rounds, f"the daemon waits {rounds} times")
     made = calls()
-    first, *_, last = waits(made)[:rounds + 1]
+    first, *_, last = waits(made)[begun:begun + rounds + 1]
     tracer.signal(signal.SIGINT)
     tracer.wait()
     return last - first, float(made[last][1]) - float(made[first][1])
