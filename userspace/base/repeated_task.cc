@@ -30,7 +30,7 @@ Registry& All() {
 void RepeatedTask::SetFailing(bool is_failing) {
   absl::MutexLock lock(&All().mutex);
   if (is_failing) {
-    All().failing.try_emplace(this, words_.name, Now());
+    All().failing.try_emplace(this, Failing{words_.name, Now()});
   } else {
     All().failing.erase(this);
   }
