@@ -217,7 +217,7 @@ absl::StatusOr<bool> RemoveFromLargest(Database& database, uint64_t enough_pages
   if (!largest.Step()) return largest.status().ok() ? absl::StatusOr<bool>(false) : largest.status();
   const int64_t owner = largest.Integer(0);
   largest.Reset();
-  const absl::StatusOr<bool> removed = RemoveWindows(database, owner, enough_pages);
+  absl::StatusOr<bool> removed = RemoveWindows(database, owner, enough_pages);
   if (!removed.ok() || *removed) return removed;
   // All that is left is in the windows in use, where the points of a running process need the ones before.
   return RemoveEnded(database, owner);
@@ -249,7 +249,7 @@ bool IsFull(uint64_t used, uint64_t most_pages) { return used >= ShareOf(most_pa
 // Removes points until fewer than `enough_pages` are in use, and what no point needs. Returns the pages in use then.
 absl::StatusOr<uint64_t> PruneTo(Database& database, uint64_t enough_pages, uint64_t most_pages) {
   for (;;) {
-    const absl::StatusOr<uint64_t> used = UsedPages(database);
+    absl::StatusOr<uint64_t> used = UsedPages(database);
     if (!used.ok()) return used;
     if (*used < enough_pages) break;
     const absl::StatusOr<bool> removed = RemoveFromLargest(database, enough_pages);
@@ -272,7 +272,7 @@ absl::StatusOr<uint64_t> UsedPages(Database& database) {
 
 absl::StatusOr<uint64_t> Prune(Database& database, uint64_t most_pages, absl::Time now) {
   if (absl::Status status = RemoveOld(database, now); !status.ok()) return status;
-  const absl::StatusOr<uint64_t> used = UsedPages(database);
+  absl::StatusOr<uint64_t> used = UsedPages(database);
   if (!used.ok()) return used;
   return PruneTo(database, IsFull(*used, most_pages) ? ShareOf(most_pages, kEnough) : most_pages, most_pages);
 }

@@ -26,9 +26,10 @@ constexpr uint64_t kMaxAnswerBytes = process::kMaxMapsBytes;
 
 absl::Status Hands::StartHands() {
   absl::StatusOr<std::unique_ptr<Crew>> started = Crew::StartHands();
-  if (started.ok()) crew_ = *std::move(started);
   has_answered_ = false;
-  return started.status();
+  if (!started.ok()) return started.status();
+  crew_ = *std::move(started);
+  return absl::OkStatus();
 }
 
 absl::Status Hands::AwaitHands() {

@@ -35,7 +35,7 @@ QUIET_PROCESSES = 200
 QUIET_ROUNDS = 80 if LONG else 20
 # System calls a second. Four times a second it asks each of its six sources, looks at one map and waits, and once it does
 # a little more: 34 calls. One for each process would be 200 more.
-MOST_CALLS = 50
+MOST_CALLS_OF_A_WAIT = 20
 MOST_MIB = 60
 
 
@@ -177,8 +177,8 @@ def cpu_nanoseconds(pid):
 
 
 def calls_of(lab, daemon, rounds):
-    """The number of system calls of a daemon and its workers while its main thread waits this many times for work, and the
-    seconds that this took: after a round of the history, which looks at all processes every 10 seconds."""
+    """The number of system calls of a daemon and its workers while its main thread waits this many times for work, after a
+    round of the history, which looks at all processes every 10 seconds."""
     log = lab.path("calls")
 
     def leave_group():
@@ -209,7 +209,7 @@ def calls_of(lab, daemon, rounds):
     first, *_, last = waits(made)[begun:begun + rounds + 1]
     tracer.signal(signal.SIGINT)
     tracer.wait()
-    return last - first, float(made[last][1]) - float(made[first][1])
+    return last - first
 
 
 def resident_sum_mib(pid):
@@ -236,14 +236,14 @@ def test_idle_cost(lab, start_daemon, held):
     wait_until(lambda: list(workers(daemon).values()) == ["hands"], "only the hands of the main thread are left")
     before, begin = cpu_nanoseconds(daemon.process.pid), time.monotonic()
     resident = resident_sum_mib(daemon.process.pid)
-    calls, calls_seconds = calls_of(lab, daemon, QUIET_ROUNDS)
+    calls = calls_of(lab, daemon, QUIET_ROUNDS)
     after, seconds = cpu_nanoseconds(daemon.process.pid), time.monotonic() - begin
     load = sum(used - before.get(task, 0) for task, used in after.items()) / 1e9 / seconds
-    # It does not catch up with what it was late for, so a busy machine makes the calls fewer.
-    assert calls <= MOST_CALLS * calls_seconds
+    # Other processes of the machine wake it too, so what counts is what it does when it wakes.
+    assert calls <= MOST_CALLS_OF_A_WAIT * QUIET_ROUNDS
     assert resident <= MOST_MIB
     held("memory of the idle daemon and its workers, with shared pages counted once", "-",
          f"{resident_mib(daemon.process.pid):.0f} MiB")
     held("memory of the idle daemon and its workers", f"{MOST_MIB} MiB", f"{resident:.0f} MiB")
-    held("system calls a second of the idle daemon, 200 quiet processes", MOST_CALLS, f"{calls / calls_seconds:.1f}")
+    held("system calls of the idle daemon each time it wakes, 200 quiet processes", MOST_CALLS_OF_A_WAIT, f"{calls / QUIET_ROUNDS:.1f}")
     held("processor time of the idle daemon under strace, 200 quiet processes", "-", f"{load:.3%}")
