@@ -33,8 +33,8 @@ SECCOMP_FILTER = "2"
 QUIET_PROCESSES = 200
 # How often the main thread waits while the daemon's work is counted; it does so four times a second.
 QUIET_ROUNDS = 80 if LONG else 20
-# System calls a second. Four times a second it asks each of its six sources, looks at one map and waits, and once it does
-# a little more: 34 calls. One for each process would be 200 more.
+# System calls each time it wakes. It asks each of its seven sources, looks at one map and waits: 10 calls, and once a
+# second a few more.
 MOST_CALLS_OF_A_WAIT = 20
 MOST_MIB = 60
 
