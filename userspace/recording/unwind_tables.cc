@@ -219,7 +219,8 @@ void UnwindTables::EndLook(const heaptap_file_key& key, uid_t payer, pid_t pid, 
   if (found.file.ok()) {
     NoteShownAs(found.mapping, key);
     // Perhaps another look has found it already.
-    const bool is_known = entry != files_.end() && entry->second.version == found.file->version;
+    const bool is_known = entry != files_.end() && entry->second.version == found.file->version &&
+                          (!entry->second.is_being_read || reader_.IsReading(entry->second.version));
     if (!is_known) EnterFile(ToSeenFile(*found.file, pid, found.mapping));
   } else if (entry != files_.end() && entry->second.lookers.empty() && !reader_.IsReading(entry->second.version)) {
     // The next process that meets the file asks again.
