@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -90,6 +92,34 @@ TEST_F(MessageThreadTest, NobodyWaitsForAReaderAndNoLineIsCut) {
   std::string expected(kPage, '-');
   for (int i = 0; i < kLines; i++) absl::StrAppend(&expected, "heaptap: ", std::string(kPage - 100, 'a' + i), "\n");
   EXPECT_EQ(Read(kLines), expected);
+}
+
+// A process that is killed loses what waits.
+TEST_F(MessageThreadTest, WhatNeedNotWaitIsWrittenAtOnce) {
+  const auto expect_at_once = [](int reader) {
+    EXPECT_GE(fcntl(reader, F_SETFL, O_NONBLOCK), 0);
+    for (const absl::string_view line : {"one", "two"}) {
+      Say(line);
+      char bytes[kPage];
+      const ssize_t got = read(reader, bytes, sizeof(bytes));
+      EXPECT_EQ(absl::string_view(bytes, std::max<ssize_t>(got, 0)), absl::StrCat("heaptap: ", line, "\n"));
+    }
+  };
+  const MessageThread thread;
+  char rest[kPage];
+  ASSERT_EQ(read(reader_.get(), rest, sizeof(rest)), static_cast<ssize_t>(kPage));
+  expect_at_once(reader_.get());
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  base::FileDescriptor journal(ends[0]);
+  EXPECT_EQ(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+  close(ends[1]);
+  expect_at_once(journal.get());
+  base::FileDescriptor log(memfd_create("log", MFD_CLOEXEC));
+  const std::string path = absl::StrCat("/proc/self/fd/", log.get());
+  base::FileDescriptor tail(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  EXPECT_EQ(dup2(log.get(), STDERR_FILENO), STDERR_FILENO);
+  expect_at_once(tail.get());
 }
 
 TEST_F(MessageThreadTest, WhatIsLostIsCounted) {

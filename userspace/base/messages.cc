@@ -3,6 +3,9 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -27,6 +30,23 @@ namespace {
 // A message can quote a file's notes, which may be megabytes.
 constexpr size_t kLongestLine = 4096;
 
+// Writes as much as stderr takes without waiting for a reader. Returns the number of bytes.
+size_t WriteNow(absl::string_view text) {
+  struct stat status;
+  ssize_t put = -1;
+  if (fstat(STDERR_FILENO, &status) != 0) return 0;
+  if (S_ISREG(status.st_mode)) {
+    put = write(STDERR_FILENO, text.data(), text.size());
+  } else if (S_ISSOCK(status.st_mode)) {
+    put = send(STDERR_FILENO, text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  } else if (S_ISFIFO(status.st_mode)) {
+    // Fails on Linux before 6.4; then the thread writes.
+    const iovec bytes = {.iov_base = const_cast<char*>(text.data()), .iov_len = text.size()};
+    put = pwritev2(STDERR_FILENO, &bytes, 1, -1, RWF_NOWAIT);
+  }
+  return put < 0 ? 0 : static_cast<size_t>(put);
+}
+
 // The lines that wait for the thread, which may outlive its MessageThread: nothing ends a write that nobody reads.
 struct Queue {
   absl::Mutex mutex;
@@ -38,8 +58,11 @@ struct Queue {
 
   bool HasLines() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { return !lines.empty() || lost != 0; }
 
+  // Writes the line at once, if that is possible: a process that is killed loses what waits.
   void Add(std::string line) {
     absl::MutexLock lock(&mutex);
+    if (!HasLines() && !is_writing) line.erase(0, WriteNow(line));
+    if (line.empty()) return;
     if (lost != 0 || bytes + line.size() > MessageThread::kMaxBytes) {
       lost++;
       return;

@@ -19,8 +19,8 @@ void Say(absl::string_view line);
 // Writes the line alone.
 void SayPlain(absl::string_view line);
 
-// While it lives, a thread of its own writes the messages of this process. So nobody else waits where stderr is not
-// read: a pipe, a terminal, a journal. Make one at a time, and say nothing after its end.
+// While it lives, a thread of its own writes those messages of this process that would have to wait. So nobody else
+// waits where stderr is not read: a pipe, a terminal, a journal. Make one at a time, and say nothing after its end.
 class MessageThread {
  public:
   // Bytes of lines that wait. Further lines are lost until those that wait are written; then their number is said.
