@@ -59,13 +59,19 @@ static __always_inline long drop_process(__u32 tgid, __u32 user) {
   return error;
 }
 
-/* Opens books for the calling process, if the settings want books for it. */
-__noinline int enter(__u32 tgid) {
+/* The slot of the user for whom the calling process may be entered; negative: the settings want no books for it, or the
+ * user has begun too many (counted). */
+__noinline int may_enter(__u64 now) {
   const struct heaptap_settings* defaults = read_settings();
-  if (!defaults || !defaults->everyone || !is_in_groups(defaults)) return 0;
-  const __u64 now = bpf_ktime_get_ns();
+  if (!defaults || !defaults->everyone || !is_in_groups(defaults)) return -1;
   const __u32 user = find_user_slot();
-  if (!may_begin_image(user, now, 1)) return 0;
+  return may_begin_image(user, now, 1) ? (int)user : -1;
+}
+
+/* Opens books for the calling process, which begin `now`. Returns whether it has. */
+__noinline int enter(__u32 tgid, __u32 user, __u64 now) {
+  const struct heaptap_settings* defaults = read_settings();
+  if (!defaults) return 0; /* never */
   struct heaptap_process process = {
       .identity = {.id = make_process_id(), .start_time = now, .user = user},
       .triggers = defaults->triggers,
@@ -73,12 +79,9 @@ __noinline int enter(__u32 tgid) {
       .limits = defaults->limits,
       .flags = defaults->flags,
   };
-  if (add_process(tgid, &process)) {
-    /* There is an entry, which another thread was faster to make or which says IGNORED; or there is no room. */
-    if (!bpf_map_lookup_elem(&processes, &tgid)) count_loss(0, HEAPTAP_LOSS_PROCESSES_FULL, 0);
-    return 0;
-  }
-  send_event(HEAPTAP_EVENT_ENTER, tgid, process.identity.id, 0);
+  if (bpf_map_update_elem(&processes, &tgid, &process, BPF_NOEXIST) == 0) return 1;
+  /* There is an entry, which another thread was faster to make or which says IGNORED; or there is no room. */
+  if (!bpf_map_lookup_elem(&processes, &tgid)) count_loss(0, HEAPTAP_LOSS_PROCESSES_FULL, 0);
   return 0;
 }
 
@@ -86,8 +89,12 @@ __noinline int enter(__u32 tgid) {
 static __always_inline struct heaptap_process* find_or_enter(__u32 tgid) {
   struct heaptap_process* process = find_process(tgid);
   if (process) return process->flags & HEAPTAP_PROCESS_IGNORED ? NULL : process;
-  enter(tgid);
+  const __u64 now = bpf_ktime_get_ns();
+  const int user = may_enter(now);
+  const int is_new = user >= 0 && enter(tgid, user, now);
   process = find_process(tgid);
+  if (is_new) count_processes(user, 1);
+  if (is_new && process) send_event(HEAPTAP_EVENT_ENTER, tgid, process->identity.id, 0);
   return process && !(process->flags & HEAPTAP_PROCESS_IGNORED) ? process : NULL;
 }
 

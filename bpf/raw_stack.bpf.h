@@ -42,17 +42,21 @@ static __always_inline __u64 raw_stack_size(__u32 chunks) {
 
 /* Whether the ring has room for a copy of the calling thread's stack, and the thread's user may have it. */
 __noinline int has_room_for_raw_stack(void) {
-  const struct ring_state state = STATE_OF(raw_stacks);
-  if (state.used + SPARE_COPIES * HEAPTAP_RAW_STACK_CHUNKS * HEAPTAP_CHUNK_BYTES >= state.size) return 0;
+  const __u64 size = bpf_ringbuf_query(&raw_stacks, BPF_RB_RING_SIZE);
+  const __u64 used = bpf_ringbuf_query(&raw_stacks, BPF_RB_AVAIL_DATA);
+  if (used + SPARE_COPIES * HEAPTAP_RAW_STACK_CHUNKS * HEAPTAP_CHUNK_BYTES >= size) return 0;
+  if (used < size / 2) return 1;
   const struct user* user = user_at(find_user_slot());
-  return user && may_fill(&user->raw_stacks, &state);
+  return user && may_fill(&user->raw_stacks, size, used, bpf_ringbuf_query(&raw_stacks, BPF_RB_CONS_POS));
 }
 
 /* Called before the bytes are reserved. */
 __noinline int count_raw_stack(__u64 bytes) {
-  const struct ring_state state = STATE_OF(raw_stacks);
   struct user* user = user_at(find_user_slot());
-  return user ? count_filled(&user->raw_stacks, &state, bytes) : 0;
+  if (!user) return 0; /* never */
+  const __u64 size = bpf_ringbuf_query(&raw_stacks, BPF_RB_RING_SIZE);
+  count_filled(&user->raw_stacks, size, bpf_ringbuf_query(&raw_stacks, BPF_RB_PROD_POS), bytes);
+  return 0;
 }
 
 static __always_inline struct thread_stack* find_thread_stack(void) {

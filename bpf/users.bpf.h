@@ -63,27 +63,13 @@ struct {
   __type(value, __u32);
 } owners SEC(".maps");
 
-/* What a ring buffer has at present. */
-struct ring_state {
-  __u64 size;
-  __u64 used;
-  __u64 consumed; /* the position of the collector */
-  __u64 produced; /* the position of the programs */
-};
-
-#define STATE_OF(ring)                                                                                               \
-  {                                                                                                                  \
-    .size = bpf_ringbuf_query(&(ring), BPF_RB_RING_SIZE), .used = bpf_ringbuf_query(&(ring), BPF_RB_AVAIL_DATA),     \
-    .consumed = bpf_ringbuf_query(&(ring), BPF_RB_CONS_POS), .produced = bpf_ringbuf_query(&(ring), BPF_RB_PROD_POS) \
-  }
-
 static __always_inline int has_rights_of_root(void) {
-  struct task_struct* task = bpf_get_current_task_btf();
-  return (BPF_CORE_READ(task, cred, cap_effective).val & 1ULL << CAP_SYS_ADMIN) != 0;
+  const struct task_struct* task = bpf_get_current_task_btf();
+  return (task->cred->cap_effective.val & 1ULL << CAP_SYS_ADMIN) != 0;
 }
 
 /* The slot of the user that the calling process works for. */
-__noinline __u32 find_user_slot(void) {
+static __always_inline __u32 find_user_slot(void) {
   __u32 uid = bpf_get_current_uid_gid();
   if (uid == 0 && has_rights_of_root()) return ROOT;
   struct heaptap_owner_key key = {.prefix_bits = 32, .uid = __builtin_bswap32(uid)};
@@ -94,31 +80,26 @@ __noinline __u32 find_user_slot(void) {
 
 static __always_inline struct user* user_at(__u32 slot) { return bpf_map_lookup_elem(&users, &slot); }
 
-static __always_inline __u64 part_at(const struct ring_state* state, __u64 position) {
-  return position / (state->size / RING_PARTS + 1) + 1;
-}
+/* `position`: of the programs or of the collector in a ring buffer of `size` bytes. */
+static __always_inline __u64 part_at(__u64 size, __u64 position) { return position / (size / RING_PARTS + 1) + 1; }
 
-/* Whether a user may have more of a ring buffer. */
-__noinline int may_fill(const struct ring_share* share, const struct ring_state* state) {
-  if (!share || !state) return 0; /* never */
-  if (state->used < state->size / 2) return 1;
-  const __u64 first = part_at(state, state->consumed);
+/* Whether a user may have more of a ring buffer, of which `used` bytes are in use, from the position `consumed` on. */
+static __always_inline int may_fill(const struct ring_share* share, __u64 size, __u64 used, __u64 consumed) {
+  const __u64 first = part_at(size, consumed);
   __u64 bytes = 0;
   for (int i = 0; i < RING_PLACES; i++) {
     if (share->parts[i].number >= first) bytes += share->parts[i].bytes;
   }
-  return bytes < SHARE_OF_FREE * (state->size - state->used);
+  return bytes < SHARE_OF_FREE * (size - used);
 }
 
-/* Counts what a user is about to write. */
-__noinline int count_filled(struct ring_share* share, const struct ring_state* state, __u64 bytes) {
-  if (!share || !state) return 0; /* never */
-  const __u64 number = part_at(state, state->produced);
+/* Counts what a user is about to write at the position `produced`. */
+static __always_inline void count_filled(struct ring_share* share, __u64 size, __u64 produced, __u64 bytes) {
+  const __u64 number = part_at(size, produced);
   struct ring_part* part = &share->parts[number % RING_PLACES];
   const __u64 before = part->number;
   if (before != number && __sync_val_compare_and_swap(&part->number, before, number) == before) part->bytes = 0;
   __sync_fetch_and_add(&part->bytes, bytes);
-  return 0;
 }
 
 /* Counts `more` entries of `processes`; may be -1. */

@@ -51,6 +51,7 @@ void Controls::Use(Target& target, const heaptap_control& control, uint64_t addr
   }
   const bool is_up_to_date = control.collector_pid == static_cast<uint32_t>(getpid()) &&
                              control.collector_lg_sample == target.CollectorRate() && control.collector_follows != 0;
+  if (is_up_to_date) target.written_rate = target.WantedRate();
   if (!target.foreign && !is_up_to_date) Write(target);
 }
 
@@ -102,6 +103,7 @@ void Controls::Write(Target& target) {
                         status.message(), "; it keeps its own rate, and its own dumps may fail"));
   }
   target.is_unwritten = is_refused;
+  if (status.ok()) target.written_rate = target.WantedRate();
 }
 
 void Controls::Release(Target& target) {

@@ -251,6 +251,8 @@ absl::Status Queries::SetRate(const profile::ProcessRef& process, std::optional<
     (*target)->raised = raised_before;
     return AskAgainIfItMayPass(written);
   }
+  (*target)->is_unwritten = false;
+  (*target)->written_rate = (*target)->WantedRate();
   (*target)->books.is_saved = false;
   summaries_.reset();
   return absl::OkStatus();

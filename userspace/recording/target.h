@@ -90,6 +90,7 @@ struct Target {
   Policy policy = {};
   uint32_t own_lg_sample = HEAPTAP_DEFAULT_LG_SAMPLE;
   uint32_t raised = 0;
+  std::optional<uint32_t> written_rate = {};  // WantedRate() when it was last written
 
   BookFigures books = {};
   base::Instant dumped = base::Instant::InfinitePast();     // the last scheduled dump
@@ -102,11 +103,14 @@ struct Target {
   std::optional<uint32_t> RequestedRate() const {
     return asked_lg_sample.has_value() ? asked_lg_sample : policy.lg_sample;
   }
-  uint32_t LgSample() const {
+  // The rate that it shall have.
+  uint32_t WantedRate() const {
     return std::min<uint32_t>(RequestedRate().value_or(own_lg_sample) + raised, HEAPTAP_MAX_LG_SAMPLE);
   }
+  // The rate that it has: a new one does not hold until it is written.
+  uint32_t LgSample() const { return is_unwritten ? written_rate.value_or(WantedRate()) : WantedRate(); }
   // The rate to write to the control block.
-  uint32_t CollectorRate() const { return RequestedRate().has_value() || raised != 0 ? LgSample() : HEAPTAP_NO_RATE; }
+  uint32_t CollectorRate() const { return RequestedRate().has_value() || raised != 0 ? WantedRate() : HEAPTAP_NO_RATE; }
 };
 
 }  // namespace heaptap::recording

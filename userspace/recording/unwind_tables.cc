@@ -206,8 +206,8 @@ void UnwindTables::FindFor(worker::Hands& hands, int identify, const heaptap_fil
     if (address < mapping.start || mapping.end <= address) continue;
     found.mapping = mapping;
     // If the process was late, the next one that meets the file asks again.
-    found.is_mapped = mapping.inode == key.inode && KernelDevice(mapping) == key.device &&
-                      !absl::IsDeadlineExceeded(found.file.status());
+    found.is_mapped =
+        mapping.inode == key.inode && KernelDevice(mapping) == key.device && !worker::MayPass(found.file.status());
   }
 }
 
