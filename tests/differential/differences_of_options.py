@@ -48,6 +48,7 @@ NO_COLLECTOR = "only a collector can write the dump, and none follows the proces
 WEIGHTS = "weights of samples, which are 2^lg_prof_sample and more, are added up in 64 bits: 46 is the largest"
 LEAK = "prof_leak implies prof_final, so prof_leak_error alone is no mistake"
 NO_MEANING = "an option without a meaning in heaptap is taken in silence, whatever its value, and not clipped"
+NO_AUTOMATIC_NAMES = "a program with more rights than its user has no prefix: it writes no dump that it did not name itself"
 NARENAS = "jemalloc cuts narenas to 32 bits, and then to its limit; heaptap has one arena, and checks the range"
 BUILT = "Debian's jemalloc is built without the option"
 
@@ -78,6 +79,8 @@ DIFFERENCES = [
     Known(LEAK, name=".*prof_leak_error:true.*", trial="stderr", heaptap="",
           jemalloc="<jemalloc>: prof_leak_error is set w/o prof_final.\n(<jemalloc>: Abort .*)?"),
     Known(LEAK, name="abort_conf:true,prof_leak_error:true", jemalloc=f"-6|{NO_RESULT}"),
+
+    Known(NO_AUTOMATIC_NAMES, name="set-user-ID.*", trial=r"opt\.prof_prefix", jemalloc=NO_RESULT, heaptap='.* ""'),
 
     Known(NO_MEANING, name=keys(*WITHOUT_MEANING), trial="stderr", heaptap=""),
     Known(NO_MEANING, name=keys(*WITHOUT_MEANING), trial=r"opt\.(hpa_.*|oversize_threshold|max_background_threads)"),
