@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/support/child.h"
 #include "tests/unit/support/fake_clock.h"
@@ -78,6 +81,45 @@ TEST(Hands, AControlBlockIsReadOnlyOfTheRightProcess) {
   ASSERT_TRUE(hands.Control(getpid(), take, [] { return true; }).ok());
   EXPECT_EQ(control.collector_lg_sample, 5u);
   EXPECT_EQ(control.collector_pid, 4711u);
+}
+
+// A machine with more work than processors: the hands are the last of those that one processor runs.
+TEST(Hands, AreNotLateWhileTheyOnlyWaitForAProcessor) {
+  Hands hands({}, {.patience = absl::Milliseconds(30), .longest = kPatience});
+  ASSERT_TRUE(hands.Facts(getppid()).ok());
+  cpu_set_t one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(one), &one), 0);
+  const cpu_set_t all = one;
+  CPU_ZERO(&one);
+  CPU_SET(sched_getcpu(), &one);
+  std::atomic<int> busy = 0;
+  std::atomic<bool> is_over = false;
+  std::vector<std::thread> others;
+  for (int i = 0; i < 8; i++) {
+    others.emplace_back([&] {
+      sched_setaffinity(0, sizeof(one), &one);
+      for (busy++; !is_over;) {
+      }
+    });
+  }
+  while (busy < 8) absl::SleepFor(absl::Milliseconds(1));
+  const sched_param none = {};
+  bool is_last = false;
+  // Those of earlier tests may be zombies.
+  for (const pid_t pid : OwnHands()) {
+    is_last |= sched_setaffinity(pid, sizeof(one), &one) == 0 && sched_setscheduler(pid, SCHED_IDLE, &none) == 0;
+  }
+  ASSERT_TRUE(is_last);
+  std::thread end([&] {
+    // Several times the patience.
+    absl::SleepFor(absl::Milliseconds(150));
+    is_over = true;
+  });
+  const auto facts = hands.Facts(getppid());
+  end.join();
+  for (std::thread& other : others) other.join();
+  sched_setaffinity(0, sizeof(all), &all);
+  EXPECT_TRUE(facts.ok()) << facts.status();
 }
 
 // Stopped hands stand for hands that wait in the kernel.

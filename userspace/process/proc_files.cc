@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <system_error>
 #include <vector>
@@ -19,13 +20,17 @@
 namespace heaptap::process {
 namespace {
 
+constexpr char kReady = 'R';
+constexpr char kZombie = 'Z';
+constexpr char kDead = 'X';
+
 // The state in the text of /proc/PID/stat: "PID (COMMAND) STATE ...". The command may hold parentheses.
-bool HasEnded(absl::string_view stat) {
+char StateIn(absl::string_view stat) {
   const size_t end = stat.rfind(") ");
-  if (end == absl::string_view::npos || end + 2 >= stat.size()) return true;
-  const char state = stat[end + 2];
-  return state == 'Z' || state == 'X';
+  return end == absl::string_view::npos || end + 2 >= stat.size() ? kDead : stat[end + 2];
 }
+
+bool HasEnded(absl::string_view stat) { return StateIn(stat) == kZombie || StateIn(stat) == kDead; }
 
 // None: the main thread lives, or all have ended.
 std::vector<pid_t> SuccessorsOf(pid_t pid) {
@@ -74,6 +79,14 @@ bool AskThreads(pid_t pid, absl::FunctionRef<bool(pid_t thread)> ask) {
 }
 
 bool HasMainThread(pid_t pid) { return !HasEnded(ReadShortFile(ThreadFile(pid, "stat"))); }
+
+std::optional<Scheduling> SchedulingOf(pid_t thread) {
+  const char state = StateIn(ReadShortFile(ThreadFile(thread, "stat")));
+  const std::string figures = ReadShortFile(ThreadFile(thread, "schedstat"));
+  int64_t used = 0;
+  if (!absl::SimpleAtoi(figures.substr(0, figures.find(' ')), &used)) return std::nullopt;
+  return Scheduling{.is_ready = state == kReady, .used = absl::Nanoseconds(used)};
+}
 
 std::optional<uid_t> UserOf(pid_t pid) {
   struct stat status;

@@ -14,6 +14,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "userspace/base/file_descriptor.h"
 
 namespace heaptap::process {
@@ -28,6 +29,13 @@ bool AskThreads(pid_t pid, absl::FunctionRef<bool(pid_t thread)> ask);
 // False: it has ended. To the kernel, the memory of a process is that of its main thread in some places, so that probes
 // of one process reach none without a main thread.
 bool HasMainThread(pid_t pid);
+
+struct Scheduling {
+  bool is_ready;        // it computes, or would if it had a processor
+  absl::Duration used;  // its processor time
+};
+// Of one thread, by /proc/TID/stat and /proc/TID/schedstat (proc(5)). None: it has ended, or the kernel does not tell.
+std::optional<Scheduling> SchedulingOf(pid_t thread);
 
 // The user whose processes may look at this one; none: the process has ended. Waits for nothing, because the kernel
 // takes no lock of the process for this.

@@ -62,7 +62,8 @@ Answer Hands::Do(const Request& request) {
     absl::Status started = is_new ? StartHands() : absl::OkStatus();
     if (started.ok()) started = AwaitHands();
     if (!started.ok()) return {.status = started};
-    Answer answer = crew_->Do(request, {.time = bounds_.patience, .answer_bytes = kMaxAnswerBytes});
+    Answer answer =
+        crew_->Do(request, {.time = bounds_.patience, .longest = bounds_.longest, .answer_bytes = kMaxAnswerBytes});
     if (crew_->is_usable()) {
       if (!late_.empty()) late_.Succeed(pid);
       return answer;

@@ -4,8 +4,8 @@
 //
 // A user can make the hands wait for ever. So each call has a time limit; then the hands are killed and replaced, and
 // the process rests: calls about it fail for a second, and longer each time. In the recording's thread, for which
-// everybody waits, the limit is short, and each user has an account of the time that all calls about the user's
-// processes take, so that many waits below the limit are not free either.
+// everybody waits, the limit is short, unless it is the machine that lets the hands wait; and each user has an account
+// of the time that all calls about the user's processes take, so that many waits below the limit are not free either.
 //
 // PIDs may be reused: the caller checks afterwards that the PID still means the same process. Errors of all calls: as
 // process/maps.h and process/control_block.h; DeadlineExceeded: this process was late; Unavailable: it rests, its user
@@ -54,6 +54,8 @@ inline bool MayPass(const absl::Status& status) {
 
 struct HandsBounds {
   absl::Duration patience;
+  // While the hands are ready to run, as on a machine with more work than processors.
+  absl::Duration longest = absl::ZeroDuration();
   // Of the account of each user but root (base::Accounts).
   double share = 1;
   absl::Duration burst = absl::InfiniteDuration();
@@ -64,8 +66,10 @@ class Hands {
   using Bounds = HandsBounds;
   // For the recording's thread of a collector of all users: no user makes it wait for more than burst and patience
   // together. A call takes a tenth of a millisecond, so the burst is enough for some hundred processes at once.
-  static constexpr Bounds kOfRecording = {
-      .patience = absl::Milliseconds(30), .share = 0.1, .burst = absl::Milliseconds(20)};
+  static constexpr Bounds kOfRecording = {.patience = absl::Milliseconds(30),
+                                          .longest = absl::Milliseconds(500),
+                                          .share = 0.1,
+                                          .burst = absl::Milliseconds(20)};
   // For threads that may wait. A thousand times what a call takes on a quiet machine.
   static constexpr Bounds kOfThread = {.patience = absl::Milliseconds(500)};
   // For the start of new hands, which a busy machine can delay, and no other process. Who is more patient waits longer.
