@@ -7,6 +7,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/support/fake_clock.h"
 #include "userspace/api/client_time.h"
+#include "userspace/base/bounds.h"
 
 namespace heaptap::api {
 namespace {
@@ -25,7 +26,9 @@ class ClientTimeTest : public ::testing::Test {
 TEST_F(ClientTimeTest, WhoHasNoTimeIsToldWhen) {
   EXPECT_TRUE(time_.Check(kUser).ok());
   time_.Charge(kUser, ClientTime::kBurst + ClientTime::kShare * absl::Seconds(3) - absl::Microseconds(1));
+  const uint64_t before = base::CountsBeyondBounds().at("client_time");
   const absl::Status status = time_.Check(kUser);
+  EXPECT_EQ(base::CountsBeyondBounds().at("client_time"), before + 1);
   EXPECT_TRUE(absl::IsResourceExhausted(status));
   EXPECT_EQ(status.message(), "user 1234 has used up the time for profiles; try again in 3 seconds");
   EXPECT_EQ(SecondsToWait(status), 3);

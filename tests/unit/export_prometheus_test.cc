@@ -50,7 +50,8 @@ profile::CollectorFigures Everything() {
                                        .kernel_memory_most_bytes = 987654321,
                                        .ring_fill_ratio = 0.1,
                                        .longest_pause = absl::Milliseconds(12.5),
-                                       .failing = {{"history", absl::UnixEpoch()}}};
+                                       .failing = {{"history", absl::UnixEpoch()}},
+                                       .beyond_bounds = {{"connections", 7}}};
   figures.processes = {{.pid = 41,
                         .command = "redis-server",
                         .live_bytes = 4096.6,
@@ -119,6 +120,7 @@ TEST_F(PrometheusTest, EachFigure) {
            std::string("heaptap_agent_ring_fill_ratio [] 0.1"),
            std::string("heaptap_longest_pause_seconds [] 0.0125"),
            std::string("heaptap_failing [('task', 'history')] 1.0"),
+           std::string("heaptap_beyond_bound_total [('bound', 'connections')] 7.0"),
            std::string("heaptap_dumps_total [('trigger', 'manual')] 3.0"),
            std::string("heaptap_dump_errors_total [] 4.0"),
            std::string("heaptap_dump_duration_seconds_sum [] 1.5"),
@@ -139,7 +141,7 @@ TEST_F(PrometheusTest, EachFigure) {
        }) {
     EXPECT_THAT(series, Contains(expected));
   }
-  EXPECT_EQ(series.size(), 17u + 2 * 8);  // of the collector, of each process
+  EXPECT_EQ(series.size(), 18u + 2 * 8);  // of the collector, of each process
 }
 
 TEST_F(PrometheusTest, FamiliesWithoutSeriesAreLeftOut) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "userspace/base/bounds.h"
 #include "userspace/base/clock.h"
 #include "userspace/recording/address_spaces.h"
 
@@ -311,6 +312,29 @@ TEST(AddressSpaces, ThoseThatAreNotHeldHaveABound) {
   }
   EXPECT_NE(spaces.Find(kSmall), nullptr);
   EXPECT_EQ(spaces.Find(kHeld)->mappings.size(), kMany + 1);
+}
+
+TEST(AddressSpaces, ThoseOfOneUserHaveABound) {
+  AddressSpaces spaces(AddressSpaces::Scope::kSystemWide);
+  constexpr pid_t kSmall = 1, kOther = 2, kFirst = 100, kLast = 150;
+  constexpr uid_t kGreedyUser = 1234, kOtherUser = 1235;
+  const auto begin = [&](pid_t pid, uid_t user, uint64_t mappings) {
+    spaces.Apply(Of(MappingEvent::kExec, pid));
+    spaces.Hold(pid);
+    spaces.SetUser(pid, user);
+    for (uint64_t i = 0; i < mappings; i++) spaces.Apply(Map(pid, 0x10000 + i * 0x2000, "/many"));
+  };
+  constexpr uint64_t kMany = 8000;
+  begin(kSmall, kGreedyUser, 1);
+  begin(kOther, kOtherUser, kMany);
+  const uint64_t before = base::CountsBeyondBounds().at("mappings");
+  for (pid_t pid = kFirst; pid <= kLast; pid++) begin(pid, kGreedyUser, kMany);
+  uint64_t forgotten = 0;
+  for (pid_t pid = kFirst; pid <= kLast; pid++) forgotten += spaces.Find(pid) == nullptr ? 1 : 0;
+  EXPECT_GT(forgotten, kLast - kFirst - AddressSpaces::kMaxMappingsOfUser * 5 / 4 / kMany);
+  EXPECT_EQ(base::CountsBeyondBounds().at("mappings"), before + forgotten);
+  EXPECT_NE(spaces.Find(kSmall), nullptr);
+  EXPECT_EQ(spaces.Find(kOther)->mappings.size(), kMany);
 }
 
 }  // namespace

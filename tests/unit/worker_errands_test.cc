@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/worker_jobs.h"
+#include "userspace/base/bounds.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/file_descriptor.h"
 #include "userspace/worker/errands.h"
@@ -79,11 +80,13 @@ TEST_F(ErrandsTest, AUserWhoHasUsedUpTheAccountWaits) {
 }
 
 TEST_F(ErrandsTest, AUserHasABoundOfWaitingJobs) {
+  const uint64_t before = base::CountsBeyondBounds().at("files_to_read");
   for (size_t i = 0; i < Errands::kMaxOfUser + Errands::kMaxWaiting; i++) Start(kUser, kStall, "stalled");
   Start(kUser, kEcho, "too many");
   ASSERT_TRUE(WaitFor(1));
   EXPECT_EQ(done_.back(), "too many");
   EXPECT_TRUE(absl::IsUnavailable(statuses_.back())) << statuses_.back();
+  EXPECT_EQ(base::CountsBeyondBounds().at("files_to_read"), before + 1);
 }
 
 TEST_F(ErrandsTest, AJobThatSomebodyWaitsForIsTheNext) {

@@ -9,6 +9,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "userspace/base/bounds.h"
 
 namespace heaptap::api {
 namespace {
@@ -27,6 +28,7 @@ absl::Status ClientTime::Check(std::optional<uid_t> user) {
   if (wait == absl::ZeroDuration()) return absl::OkStatus();
   const int64_t seconds = absl::ToInt64Seconds(absl::Ceil(wait, absl::Seconds(1)));
   const std::string who = user.has_value() ? absl::StrCat("user ", *user, " has") : "unknown users have";
+  base::CountBeyond(base::Bound::kClientTime);
   absl::Status status = absl::ResourceExhaustedError(absl::StrCat(who, " used up the time for profiles; try again in ",
                                                                   seconds, seconds == 1 ? " second" : " seconds"));
   status.SetPayload(kWaitPayload, absl::Cord(absl::StrCat(seconds)));

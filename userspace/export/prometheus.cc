@@ -110,6 +110,8 @@ class Writer {
     out_.Add("", {}, Number(absl::ToDoubleSeconds(figures_.longest_pause)));
     out_.Begin("heaptap_failing", "gauge", "1 for each task that fails at present and is tried again.");
     for (const auto& [task, since] : figures_.failing) out_.Add({{"task", task}}, 1);
+    out_.Begin("heaptap_beyond_bound_total", "counter", "What was left undone because a user has too much of it.");
+    for (const auto& [bound, count] : figures_.beyond_bounds) out_.Add({{"bound", bound}}, count);
   }
 
   void WriteDumps() {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "userspace/base/bounds.h"
 #include "userspace/base/clock.h"
 #include "userspace/http/channel.h"
 #include "userspace/http/loopback_user.h"
@@ -119,7 +120,10 @@ void Server::AcceptFrom(bool is_unix) {
     connection.user = LoopbackUserOf(connection.socket.get());
   }
   if (connection.user.has_value()) connection.user = ids_.OwnerOf(*connection.user);
-  if (!Admit(connection)) return Refuse(connection.socket.get());
+  if (!Admit(connection)) {
+    base::CountBeyond(base::Bound::kConnections);
+    return Refuse(connection.socket.get());
+  }
   absl::MutexLock lock(&mutex_);
   waiting_.push_back(std::move(connection));
 }

@@ -101,6 +101,7 @@ struct CollectorFigures {
   absl::Duration longest_pause = {};                 // of the recording's thread in the last seconds
   // What the collector tries again and again without success, such as the writing of the history, and since when.
   std::map<std::string, absl::Time> failing = {};
+  CountsByName beyond_bounds = {};  // what was left undone, by bound (base/bounds.h)
 };
 
 }  // namespace heaptap::profile

@@ -43,7 +43,8 @@ size_t AddressSpaces::CountFreeMappings() const {
   return Count([](const Entry& entry) { return !entry.is_held; });
 }
 
-void AddressSpaces::MakeRoom(size_t most, absl::FunctionRef<bool(const Entry&)> counts) {
+void AddressSpaces::MakeRoom(size_t most, absl::FunctionRef<bool(const Entry&)> counts,
+                             std::optional<base::Bound> counter) {
   size_t sum = Count(counts);
   if (sum <= most) return;
   std::vector<std::pair<size_t, pid_t>> largest;
@@ -56,19 +57,22 @@ void AddressSpaces::MakeRoom(size_t most, absl::FunctionRef<bool(const Entry&)> 
     // The last process with a space takes it away.
     if (found->second.space.use_count() == 1) sum -= size;
     spaces_.erase(found);
+    if (counter.has_value()) base::CountBeyond(*counter);
     if (sum <= most / 2) return;
   }
 }
 
 void AddressSpaces::MakeRoom() {
   new_mappings_ = 0;
-  MakeRoom(kMaxFreeMappings, [](const Entry& entry) { return !entry.is_held; });
+  MakeRoom(kMaxFreeMappings, [](const Entry& entry) { return !entry.is_held; }, {});
   std::set<std::optional<uid_t>> users;
   for (const auto& [pid, entry] : spaces_) {
     if (entry.is_held && entry.user != base::kRoot) users.insert(entry.user);
   }
   for (const std::optional<uid_t> user : users) {
-    MakeRoom(kMaxMappingsOfUser, [&](const Entry& entry) { return entry.is_held && entry.user == user; });
+    MakeRoom(
+        kMaxMappingsOfUser, [&](const Entry& entry) { return entry.is_held && entry.user == user; },
+        base::Bound::kMappings);
   }
 }
 

@@ -24,6 +24,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
+#include "userspace/base/bounds.h"
 #include "userspace/bpf/mapping_events.h"
 #include "userspace/elf/mappings.h"
 
@@ -84,7 +85,8 @@ class AddressSpaces {
   };
   AddressSpace& OwnSpace(Entry& entry);
   // Drops the largest of the processes that `counts`, until at most half of `most` mappings are left.
-  void MakeRoom(size_t most, absl::FunctionRef<bool(const Entry&)> counts);
+  // `counter`: what is counted for each process that is forgotten.
+  void MakeRoom(size_t most, absl::FunctionRef<bool(const Entry&)> counts, std::optional<base::Bound> counter);
   void MakeRoom();
   size_t Count(absl::FunctionRef<bool(const Entry&)> counts) const;
 

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "userspace/base/bounds.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
 #include "userspace/process/control_block.h"
@@ -218,7 +219,8 @@ void Allocators::HandleSeen(const FileShown& key, uid_t payer, pid_t pid, const 
 
 void Allocators::NoteRefused(const worker::FileVersion& version, pid_t pid) {
   std::set<pid_t>& processes = refused_[version];
-  if (processes.size() < kMaxProcessesRefused) processes.insert(pid);
+  if (processes.size() >= kMaxProcessesRefused) return base::CountBeyond(base::Bound::kRefused);
+  processes.insert(pid);
 }
 
 void Allocators::ForgetFailures(base::Instant now) {

@@ -46,6 +46,12 @@ void Advance(heaptap_dump_kind kind, DumpSequence& sequence) {
   if (kind == HEAPTAP_DUMP_HIGH_WATER) sequence.high_water++;
 }
 
+// The kernel says of such a folder that the operation is not permitted.
+bool IsRemoved(int folder) {
+  struct stat status;
+  return fstat(folder, &status) == 0 && status.st_nlink == 0;
+}
+
 }  // namespace
 
 absl::StatusOr<DumpFolder> DumpFolder::Open(absl::string_view prefix, absl::string_view option) {
@@ -76,16 +82,31 @@ absl::StatusOr<DumpFolder> DumpFolder::Open(absl::string_view prefix, absl::stri
   return DumpFolder(std::move(folder), std::move(parent), std::move(name));
 }
 
-int DumpFolder::Duplicate() const { return fcntl(folder_.get(), F_DUPFD_CLOEXEC, 0); }
+bool DumpFolder::Renew() {
+  struct stat before;
+  struct stat now;
+  base::FileDescriptor folder(open(Path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.valid() || fstat(folder.get(), &now) != 0 || fstat(folder_->Get()->get(), &before) != 0) return false;
+  const bool is_same = now.st_dev == before.st_dev && now.st_ino == before.st_ino;
+  // Others must not choose where dumps go, and who may write there.
+  constexpr mode_t kWritableByOthers = S_IWGRP | S_IWOTH;
+  const bool is_as_safe = now.st_uid == before.st_uid && (now.st_mode & ~before.st_mode & kWritableByOthers) == 0;
+  if (is_same || !is_as_safe) return false;
+  folder_->Set(std::move(folder));
+  return true;
+}
+
+int DumpFolder::Duplicate() const { return fcntl(folder_->Get()->get(), F_DUPFD_CLOEXEC, 0); }
 
 DumpFile::~DumpFile() {
-  if (!temporary_.empty()) unlinkat(folder_, temporary_.c_str(), 0);
+  if (!temporary_.empty()) unlinkat(folder_->get(), temporary_.c_str(), 0);
 }
 
 std::shared_ptr<const DumpFile> DumpFolder::Fill(absl::string_view contents) const {
-  std::shared_ptr<DumpFile> dump(new DumpFile(folder_.get(), contents.size()));
+  const std::shared_ptr<const base::FileDescriptor> folder = folder_->Get();
+  std::shared_ptr<DumpFile> dump(new DumpFile(folder, contents.size()));
   // An unnamed file, which vanishes with this process. File systems without O_TMPFILE get an unpredictable name.
-  dump->file_.Reset(openat(folder_.get(), ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
+  dump->file_.Reset(openat(folder->get(), ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
   if (!dump->file_.valid() && errno == EOPNOTSUPP) {
     uint64_t random = 0;
     if (getrandom(&random, sizeof(random), 0) != sizeof(random)) {
@@ -93,7 +114,7 @@ std::shared_ptr<const DumpFile> DumpFolder::Fill(absl::string_view contents) con
       return dump;
     }
     const std::string name = absl::StrCat(".", absl::Hex(random), ".tmp");
-    dump->file_.Reset(openat(folder_.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    dump->file_.Reset(openat(folder->get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (dump->file_.valid()) dump->temporary_ = name;
   }
   if (!dump->file_.valid()) {
@@ -128,23 +149,23 @@ absl::StatusOr<std::string> DumpFolder::Name(const DumpFile& dump, pid_t pid, he
 absl::StatusOr<std::string> DumpFolder::NameAs(const DumpFile& dump, const std::string& prefix, pid_t pid,
                                                heaptap_dump_kind kind, DumpSequence& sequence) const {
   DumpSequence next = sequence;
+  const int folder = dump.folder_->get();
   const auto name = [&] { return absl::StrCat(prefix, ".", pid, ".", next.all, ".", Suffix(kind, next), ".heap"); };
   const auto failure = [&](int error) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("cannot write ", parent_, name(), ": ", strerror(error), "; the dump is lost"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "cannot write ", parent_, name(), ": ", strerror(IsRemoved(folder) ? ENOENT : error), "; the dump is lost"));
   };
   if (dump.error_ != 0) return failure(dump.error_);
   const std::string& temporary = dump.temporary_;
   const std::string source = temporary.empty() ? absl::StrCat("/proc/self/fd/", dump.file_.get()) : temporary;
-  const int source_folder = temporary.empty() ? AT_FDCWD : folder_.get();
+  const int source_folder = temporary.empty() ? AT_FDCWD : folder;
   const int follow = temporary.empty() ? AT_SYMLINK_FOLLOW : 0;
   for (int i = 0; i < kMaxNamesTried; i++, next.all++) {
     // A hard link never replaces an existing file.
-    int error = linkat(source_folder, source.c_str(), folder_.get(), name().c_str(), follow) == 0 ? 0 : errno;
+    int error = linkat(source_folder, source.c_str(), folder, name().c_str(), follow) == 0 ? 0 : errno;
     if (error != 0 && error != EEXIST && !temporary.empty()) {
       // A file system without hard links.
-      error =
-          renameat2(folder_.get(), temporary.c_str(), folder_.get(), name().c_str(), RENAME_NOREPLACE) == 0 ? 0 : errno;
+      error = renameat2(folder, temporary.c_str(), folder, name().c_str(), RENAME_NOREPLACE) == 0 ? 0 : errno;
     }
     if (error == 0) {
       std::string path = absl::StrCat(parent_, name());

@@ -16,8 +16,10 @@
 #include <string>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
 #include "heaptap/contract.h"
 #include "userspace/base/file_descriptor.h"
 
@@ -43,9 +45,9 @@ class DumpFile {
 
  private:
   friend class DumpFolder;
-  DumpFile(int folder, size_t size) : folder_(folder), size_(size) {}
+  DumpFile(std::shared_ptr<const base::FileDescriptor> folder, size_t size) : folder_(std::move(folder)), size_(size) {}
 
-  int folder_;  // of the DumpFolder, which outlives this object
+  std::shared_ptr<const base::FileDescriptor> folder_;
   size_t size_;
   int error_ = 0;  // why it could not be written (errno); 0: it is complete
   base::FileDescriptor file_;
@@ -70,15 +72,36 @@ class DumpFolder {
   // folder, or hide the file, are replaced.
   absl::StatusOr<std::string> Name(const DumpFile& dump, absl::string_view name, pid_t pid, heaptap_dump_kind kind,
                                    DumpSequence& sequence) const;
+  // Uses the folder that now has the path, if it is another one of the same owner: that of before was moved or removed.
+  // Returns whether it is.
+  bool Renew();
   // A copy of the folder's descriptor, which the caller closes; negative on error, with errno.
   int Duplicate() const;
 
  private:
   DumpFolder(base::FileDescriptor folder, std::string parent, std::string name)
-      : folder_(std::move(folder)), parent_(std::move(parent)), name_(std::move(name)) {}
+      : folder_(std::make_unique<Folder>(std::move(folder))), parent_(std::move(parent)), name_(std::move(name)) {}
   absl::StatusOr<std::string> NameAs(const DumpFile& dump, const std::string& prefix, pid_t pid, heaptap_dump_kind kind,
                                      DumpSequence& sequence) const;
-  base::FileDescriptor folder_;
+  std::string Path() const { return parent_.empty() ? "." : parent_; }
+  // Fill may be under way in another thread.
+  class Folder {
+   public:
+    explicit Folder(base::FileDescriptor fd) { Set(std::move(fd)); }
+    std::shared_ptr<const base::FileDescriptor> Get() const {
+      absl::MutexLock lock(&mutex_);
+      return fd_;
+    }
+    void Set(base::FileDescriptor fd) {
+      absl::MutexLock lock(&mutex_);
+      fd_ = std::make_shared<base::FileDescriptor>(std::move(fd));
+    }
+
+   private:
+    mutable absl::Mutex mutex_;
+    std::shared_ptr<const base::FileDescriptor> fd_ ABSL_GUARDED_BY(mutex_);
+  };
+  std::unique_ptr<Folder> folder_;
   std::string parent_;  // "" or "folder/", for messages
   std::string name_;
 };

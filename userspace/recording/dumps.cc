@@ -65,6 +65,14 @@ absl::Status Dumps::StartPruning(const Retention& retention) {
   return absl::OkStatus();
 }
 
+bool Dumps::RenewFolder() {
+  if (!pruner_.has_value() || !folder_.Renew()) return false;
+  base::Say(absl::StrCat("there is another folder ", base::Printable(options_.system_wide->state_folder),
+                         " now; dumps go there"));
+  if (absl::Status status = StartPruning(pruner_->retention()); !status.ok()) Fail(status);
+  return true;
+}
+
 void Dumps::Prune(absl::Time now) {
   if (pruner_.has_value()) pruner_->Prune(now).status().IgnoreError();  // it tells of its errors itself
 }

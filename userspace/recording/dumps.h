@@ -58,6 +58,8 @@ class Dumps {
   absl::Status StartPruning(const Retention& retention);
   void SetRetention(const Retention& retention) { pruner_->SetRetention(retention); }
   void Prune(absl::Time now);
+  // System-wide: follows a folder that was made again (DumpFolder::Renew). Returns whether there is another one.
+  bool RenewFolder();
 
   // The mappings of a target; null if they are unknown. Valid until they change.
   const AddressSpace* Space(const Target& target) const;

@@ -372,6 +372,9 @@ void Everyone::Tick(base::Instant now) {
     target.dumped = now;
     if (dumps_.HasProfile(target)) dumps_.Write(target, HEAPTAP_DUMP_INTERVAL);
   }
+  if (dumps_.RenewFolder()) {
+    for (auto& [process_id, target] : targets_) target.books.is_saved = false;
+  }
   if (states_ != nullptr) upkeep_.SaveStates(*states_, now);
   allocators_.Release(now);
   errands_.EndIdle(now);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "userspace/base/bounds.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/repeated_task.h"
 #include "userspace/process/control_block.h"
@@ -276,6 +277,7 @@ profile::CollectorFigures Queries::Figures(std::vector<profile::ProcessSummary> 
   figures.kernel_memory_most_bytes = memory.most;
   figures.ring_fill_ratio = books_.EventsFill();
   figures.failing = base::FailingTasks();
+  figures.beyond_bounds = base::CountsBeyondBounds();
   return figures;
 }
 

@@ -44,6 +44,7 @@ class DumpPruner {
   DumpPruner(base::FileDescriptor folder, const Retention& retention)
       : folder_(std::move(folder)), retention_(retention) {}
 
+  const Retention& retention() const { return retention_; }
   void SetRetention(const Retention& retention) { retention_ = retention; }
 
   // Notes a dump that was written to the folder; it is now the newest. Only the file name of `path` matters.

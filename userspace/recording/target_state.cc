@@ -147,8 +147,8 @@ absl::StatusOr<TargetState> ParseTargetState(absl::string_view text) {
 }
 
 absl::StatusOr<TargetStates> TargetStates::Open(const std::string& folder, absl::string_view layout, bool adopted) {
-  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return Failure("cannot create", folder);
-  TargetStates states(folder);
+  TargetStates states(folder, std::string(layout));
+  if (absl::Status status = states.MakeFolder(); !status.ok()) return status;
   DIR* open = opendir(folder.c_str());
   if (open == nullptr) return Failure("cannot read", folder);
   const bool has_layout = ReadLayout(folder) == layout;
@@ -159,13 +159,19 @@ absl::StatusOr<TargetStates> TargetStates::Open(const std::string& folder, absl:
   closedir(open);
   // Not written again, because a recorder that is killed before it has written would leave an empty file, and the
   // states would be lost.
-  if (!has_layout) std::ofstream(absl::StrCat(folder, "/layout")) << layout << '\n';
+  if (!has_layout) states.WriteLayout();
   return states;
 }
 
+absl::Status TargetStates::MakeFolder() const {
+  return mkdir(folder_.c_str(), 0700) == 0 || errno == EEXIST ? absl::OkStatus() : Failure("cannot create", folder_);
+}
+
+void TargetStates::WriteLayout() const { std::ofstream(absl::StrCat(folder_, "/layout")) << layout_ << '\n'; }
+
 TargetStates TargetStates::OfOther(const std::string& folder, absl::string_view layout) {
   // A folder that does not exist has no states.
-  return TargetStates(ReadLayout(folder) == layout ? folder : absl::StrCat(folder, "/none"));
+  return TargetStates(ReadLayout(folder) == layout ? folder : absl::StrCat(folder, "/none"), std::string(layout));
 }
 
 std::string TargetStates::Path(uint64_t process_id) const { return absl::StrCat(folder_, "/", process_id, kSuffix); }
@@ -173,7 +179,16 @@ std::string TargetStates::Path(uint64_t process_id) const { return absl::StrCat(
 absl::Status TargetStates::Save(const Target& target, const AddressSpace& space) const {
   const std::string path = Path(target.process_id);
   const std::string temporary = absl::StrCat(path, ".new");
-  base::FileDescriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
+  const auto create = [&temporary] {
+    return open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+  };
+  base::FileDescriptor file(create());
+  if (!file.valid() && errno == ENOENT) {
+    // Somebody has removed the folder.
+    if (absl::Status status = MakeFolder(); !status.ok()) return status;
+    WriteLayout();
+    file.Reset(create());
+  }
   if (!file.valid()) return Failure("cannot write", temporary);
   if (const int error = base::WriteAll(file.get(), WriteTargetState(target, space)); error != 0) {
     errno = error;

@@ -46,9 +46,12 @@ class TargetStates {
   void RemoveAll() const;
 
  private:
-  explicit TargetStates(std::string folder) : folder_(std::move(folder)) {}
+  TargetStates(std::string folder, std::string layout) : folder_(std::move(folder)), layout_(std::move(layout)) {}
+  absl::Status MakeFolder() const;
+  void WriteLayout() const;
   std::string Path(uint64_t process_id) const;
   std::string folder_;
+  std::string layout_;
 };
 
 }  // namespace heaptap::recording

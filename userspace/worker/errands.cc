@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "userspace/base/bounds.h"
 
 namespace heaptap::worker {
 namespace {
@@ -36,6 +37,7 @@ Errands::JobId Errands::Start(uid_t payer, uid_t user, Request request, const Li
   const auto job = std::make_shared<Job>(Job{.request = std::move(request)});
   const auto pass_on = [job, done = std::move(done)] { done(std::move(job->answer)); };
   if (!threads_.HasRoom(payer)) {
+    base::CountBeyond(base::Bound::kFilesToRead);
     job->answer.status = absl::UnavailableError("too many files of this user wait to be read");
     threads_.Refuse(payer, pass_on);
     return 0;

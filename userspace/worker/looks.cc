@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "userspace/base/bounds.h"
 #include "userspace/base/user_ids.h"
 #include "userspace/process/facts.h"
 #include "userspace/process/handle.h"
@@ -32,10 +33,14 @@ absl::StatusOr<LookedAt> LookAtProcess(Hands& hands, int identify, pid_t pid, ab
   if (!facts.ok()) return facts.status();
   LookedAt found = {.facts = *std::move(facts), .mappings = *std::move(mappings)};
   std::set<std::pair<uint64_t, uint64_t>> seen;  // device and inode
-  for (size_t i = 0; i < found.mappings.size() && seen.size() < Looks::kMaxFiles; i++) {
+  for (size_t i = 0; i < found.mappings.size(); i++) {
     const elf::Mapping& mapping = found.mappings[i];
     const uint64_t device = uint64_t{mapping.device_major} << 32 | mapping.device_minor;
     if (mapping.inode == 0 || !seen.insert({device, mapping.inode}).second) continue;
+    if (seen.size() > Looks::kMaxFiles) {
+      base::CountBeyond(base::Bound::kFilesOfProcess);
+      break;
+    }
     const absl::StatusOr<MappedFile> file = hands.Look(identify, pid, mapping);
     if (file.ok()) found.files.push_back({.mapping = i, .file = *file});
     // Further looks would be refused.

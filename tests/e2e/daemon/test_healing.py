@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import struct
@@ -197,6 +198,28 @@ def test_a_full_state_folder(lab, new_daemon, disk, heals):
         wait_failing(daemon)
     assert daemon.process.stderr().count("cannot save the states") == 1
     killed_with_a_dump(lab, daemon, 3)
+
+
+def test_a_state_folder_that_comes_back(lab, new_daemon, heals):
+    """A dump of the time without the folder is lost, which is said and counted. The states of all processes are saved again."""
+    daemon = new_daemon("--exact", "--history", "none")
+    daemon.state_folder = lab.path("state")
+    daemon.start()
+    staying = start(lab, daemon)
+    wait_until(lambda: staying.pid in daemon.saved_pids(), "its state is saved")
+    shutil.rmtree(daemon.state_folder)
+    dying = start(lab, daemon)
+    wait_failing(daemon, "states")
+    dying.ask(f"keep 3 {SIZE}")
+    dying.signal(signal.SIGKILL)
+    dying.ends(-signal.SIGKILL)
+    daemon.wait_said("No such file or directory; the dump is lost")
+    assert daemon.metrics()["heaptap_dump_errors_total"] == 1
+    os.mkdir(daemon.state_folder, 0o700)
+    with heals("the state folder was removed, and is there again, empty: states and dumps"):
+        wait_until(lambda: staying.pid in daemon.saved_pids(), "its state is saved again")
+        wait_failing(daemon)
+        killed_with_a_dump(lab, daemon, 3)
 
 
 def test_a_stalled_stderr(lab, new_daemon, heals):

@@ -13,10 +13,10 @@ import time
 
 import pytest
 
-from harness import LIBRARY, LONG, PLACE, target, wait_until
+from harness import LIBRARY, LONG, PLACE, TIME_SCALE, target, wait_until
 from heap_v2 import Dump
 from process_tree import descendants, resident_mib
-from worker_kills import MOMENTS, WorkerKills
+from worker_kills import MOMENTS, RECEIVED, Moment, WorkerKills
 
 BLOCKS, BYTES = 10, 1000
 PROFILING = {"MALLOC_CONF": "prof:true,lg_prof_sample:0"}
@@ -29,6 +29,9 @@ OF_HANDS = sum(1 << number for number in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH,
                                           CAP_CHECKPOINT_RESTORE))
 # What a reader says of itself in /proc/PID/status.
 SECCOMP_FILTER = "2"
+
+# A file that could not be read is read again after ten seconds, and then after twenty.
+RETRIED_SECONDS = 32 * TIME_SCALE
 
 QUIET_PROCESSES = 200
 # How often the main thread waits while the daemon's work is counted; it does so four times a second.
@@ -166,6 +169,28 @@ def test_kills_of_workers_lose_nothing(lab, start_daemon, held):
             assert killed[moment] > 0, f"no {moment} in a round"
         held(f"kills of workers, {do_round.__name__}", "no loss", ", ".join(
             f"{moment.kind} {moment.what} {times}" for moment, times in killed.items()))
+
+
+def frozen_workers(daemon):
+    return [pid for pid in workers(daemon) if read(f"/proc/{pid}/stat").rpartition(")")[2].split()[0] == "T"]
+
+
+@pytest.mark.slow
+def test_a_frozen_reader(lab, start_daemon, held):
+    """It is given up, and the file that it was reading is tried again, also when nobody maps it anew."""
+    daemon = start_daemon("--exact", losses_allowed=("beginning",))
+    stops = WorkerKills(lab, daemon, signal.SIGSTOP)
+    stops.begin(Moment("foreground-reader", RECEIVED), 1)
+    library = lab.path("libheaptap-new.so")
+    shutil.copy(LIBRARY, library)
+    puppet = named_puppet(lab, "puppet", library)
+    wait_until(lambda: frozen_workers(daemon), "a reader is frozen")
+    wait_until(lambda: not frozen_workers(daemon), "it is given up")
+    begin = time.monotonic()
+    wait_until(lambda: puppet.ask("churn 10 1000") and puppet.pid in daemon.listed(), "the process is recorded")
+    held("a reader was frozen and given up: until the file is read again", f"{RETRIED_SECONDS:.0f} s",
+         f"{time.monotonic() - begin:.1f} s")
+    assert time.monotonic() - begin < RETRIED_SECONDS
 
 
 def cpu_nanoseconds(pid):

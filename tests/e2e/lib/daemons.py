@@ -144,7 +144,7 @@ class Daemon:
         """PIDs of the processes whose mappings are saved for the next collector."""
         pids = set()
         folder = os.path.join(self.state_folder, "recording")
-        for name in os.listdir(folder):
+        for name in os.listdir(folder) if os.path.isdir(folder) else ():
             if name.endswith(".json"):
                 with open(os.path.join(folder, name), encoding="utf-8") as file:
                     pids.add(json.load(file).get("pid"))

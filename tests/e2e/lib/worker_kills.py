@@ -13,6 +13,7 @@ import ctypes
 import itertools
 import os
 import re
+import signal
 
 from bcc_tools import wrapper
 from harness import wait_until
@@ -31,12 +32,12 @@ _ORDER = 0x68746B6C
 _WORKER = "heaptap-worker"
 
 
-def _probe(what):
+def _probe(what, signal):
     # Two processors may count at once, and then one message may count as none; "at least" misses no kill.
     kinds = "".join(f"""
   if ($kind == "{kind}") {{
     @met[{index}]++;
-    if (@moment == {index} && @number && @met[{index}] >= @number && !@killed) {{ @killed = (uint64)1; signal("KILL"); }}
+    if (@moment == {index} && @number && @met[{index}] >= @number && !@killed) {{ @killed = (uint64)1; signal({signal:d}); }}
   }}""" for index, (kind, one) in enumerate(MOMENTS) if one == what)
     return f"""
 tracepoint:syscalls:sys_exit_{_CALLS[what]} /args->ret > 0 && (uint64)curtask->real_parent->tgid == @daemon/ {{
@@ -46,13 +47,14 @@ tracepoint:syscalls:sys_exit_{_CALLS[what]} /args->ret > 0 && (uint64)curtask->r
 
 # The numbers of a round are printed and set to zero in the kernel, so they do not depend on when bpftrace gets its turn.
 # Programs are attached one after the other: once the first and the last one run, all do.
-_PROGRAM = f"""
+def _program(signal):
+    return f"""
 tracepoint:syscalls:sys_enter_prctl /pid == {os.getpid()} && args->option == {_ORDER}/ {{
   printf("round {" ".join(["%d"] * (len(MOMENTS) + 2))}\\n", args->arg5, @killed, {", ".join(
       f"@met[{i}]" for i in range(len(MOMENTS)))});
   {" ".join(f"@met[{i}] = (uint64)0;" for i in range(len(MOMENTS)))}
   @killed = (uint64)0; @daemon = args->arg2; @moment = args->arg3; @number = args->arg4;
-}}{_probe(RECEIVED)}{_probe(SENT)}
+}}{_probe(RECEIVED, signal)}{_probe(SENT, signal)}
 tracepoint:syscalls:sys_exit_prctl /pid == {os.getpid()} && !@listens/ {{ @listens = (uint64)1; printf("listens\\n"); }}
 """
 
@@ -60,12 +62,13 @@ tracepoint:syscalls:sys_exit_prctl /pid == {os.getpid()} && !@listens/ {{ @liste
 class WorkerKills:
     """A running bpftrace, which ends with the test at the latest."""
 
-    def __init__(self, lab, daemon):
+    def __init__(self, lab, daemon, signal=signal.SIGKILL):
+        """`signal`: what the worker gets."""
         self._daemon = daemon.process.pid
         self._rounds = 0
         path = lab.path("kills.bt")
         with open(path, "w", encoding="ascii") as file:
-            file.write(_PROGRAM)
+            file.write(_program(signal))
         self._tracer = lab.program(*wrapper(), "bpftrace", "--unsafe", "-B", "line", path)
         wait_until(self._listens, "bpftrace listens")
 

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Counters of what this process leaves undone because somebody is beyond a bound. Which bounds there are, and what else
+// tells of them: the table in userspace/README.md. Thread-safe.
+#ifndef HEAPTAP_USERSPACE_BASE_BOUNDS_H_
+#define HEAPTAP_USERSPACE_BASE_BOUNDS_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace heaptap::base {
+
+enum class Bound : uint8_t {
+  kFilesOfProcess,  // a process with too many mapped files was looked at without the others
+  kFilesToRead,     // a file was not read, because too many of its payer wait
+  kMappings,        // the mappings of a process were forgotten, because its user has too many
+  kRefused,         // a process that maps a refused file was not noted, and is not looked at again with the others
+  kConnections,     // a connection was refused
+  kClientTime,      // a client was told to ask later (status 429)
+};
+
+void CountBeyond(Bound bound);
+
+// All of them, by name: "files_of_process".
+std::map<std::string, uint64_t> CountsBeyondBounds();
+
+}  // namespace heaptap::base
+
+#endif  // HEAPTAP_USERSPACE_BASE_BOUNDS_H_
