@@ -363,6 +363,26 @@ TEST_F(ProbeFilesTest, AUserHasABoundOfFiles) {
   EXPECT_TRUE(Attach(FileWithNotes(kAlloc + kFree)).ok()) << "root's";
 }
 
+// A user maps a file, removes it, and ends. The kernel gives its address to a new file, which another user maps.
+TEST_F(ProbeFilesTest, AFileAtTheAddressOfOneThatIsGone) {
+  NEED_BPF(Load());
+  const base::FileDescriptor file = FileWithNotes(kAlloc + kFree);
+  const process::AllocatorProbes probes = *process::ReadAllocatorProbes(file.get());
+  const SeenFile seen = See(file);
+  SeenFile gone = seen;
+  gone.open = nullptr;
+  gone.file = {.pid = 0x3ffffffe, .mapping = {.start = 4096, .end = 8192, .inode = 1}};
+  std::vector<absl::Status> done;
+  for (const SeenFile& one : {gone, seen}) {
+    files_->Attach(one, probes, ProbeFiles::kEveryProcess,
+                   [&done](const absl::Status& status) { done.push_back(status); });
+  }
+  ASSERT_TRUE(errands_.WaitUntil([&done] { return done.size() == 2; }, base::Now() + absl::Minutes(1)));
+  EXPECT_TRUE(absl::IsNotFound(done[0])) << done[0];
+  EXPECT_TRUE(done[1].ok()) << done[1];
+  EXPECT_TRUE(IsAttached(file));
+}
+
 TEST_F(ProbeFilesTest, AProcessThatIsGone) {
   NEED_BPF(Load());
   const base::FileDescriptor file = FileWithNotes(kAlloc + kFree);

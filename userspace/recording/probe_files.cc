@@ -96,7 +96,7 @@ void ProbeFiles::Attach(const SeenFile& file, const process::AllocatorProbes& al
     return rates_.Tell(file, allocator, [done = std::move(done)] { done(absl::OkStatus()); });
   }
   if (const auto under_way = attaching_.find(inode); under_way != attaching_.end()) {
-    under_way->second.waiting.push_back(std::move(done));
+    under_way->second.others.push_back({file, allocator, pid, std::move(done)});
     return;
   }
   const uid_t owner = ids_.OwnerOf(file.identity.owner);
@@ -105,7 +105,7 @@ void ProbeFiles::Attach(const SeenFile& file, const process::AllocatorProbes& al
   }
   Attaching& attaching = attaching_[inode];
   attaching.owner = owner;
-  attaching.waiting.push_back(std::move(done));
+  attaching.done = std::move(done);
   if (!is_for_all) return StartAttaching(file, allocator, pid);
   // First the rate: a process whose samples are recorded shall know it.
   rates_.Tell(file, allocator, [this, file, allocator, pid] { StartAttaching(file, allocator, pid); });
@@ -153,18 +153,27 @@ worker::Request ProbeFiles::MakeRequest(const process::AllocatorProbes& allocato
 }
 
 void ProbeFiles::HandleAttached(File file, const std::string& name, worker::Answer answer) {
-  const auto attaching = attaching_.extract(file);
-  if (attaching.empty()) return;  // detached meanwhile
+  const auto extracted = attaching_.extract(file);
+  if (extracted.empty()) return;  // detached meanwhile
+  const Attaching& attaching = extracted.mapped();
   absl::Status status = std::move(answer.status);
   if (status.ok()) status = Pin(file, answer.files);
   if (status.ok()) {
-    attached_[file] = {std::move(answer.files), attaching.mapped().owner};
+    attached_[file] = {std::move(answer.files), attaching.owner};
   } else {
-    if (attaching.mapped().owner != kRootUser && !absl::IsNotFound(status)) failures_[attaching.mapped().owner]++;
+    if (attaching.owner != kRootUser && !absl::IsNotFound(status)) failures_[attaching.owner]++;
     CloseInBackground(rates_.Release(file));
     status = Named(name, status);
   }
-  for (const Done& done : attaching.mapped().waiting) done(status);
+  attaching.done(status);
+  for (const Wanted& other : attaching.others) {
+    // The process is gone, or no longer maps the file. The other one may.
+    if (absl::IsNotFound(status)) {
+      Attach(other.file, other.allocator, other.pid, other.done);
+    } else {
+      other.done(status);
+    }
+  }
 }
 
 absl::Status ProbeFiles::Pin(File file, const std::vector<base::FileDescriptor>& links) const {
@@ -309,7 +318,9 @@ void ProbeFiles::Detach() {
   }
   attached_.clear();
   for (const auto& [file, attaching] : std::exchange(attaching_, {})) {
-    for (const Done& done : attaching.waiting) done(absl::NotFoundError("all probes were removed meanwhile"));
+    const absl::Status status = absl::NotFoundError("all probes were removed meanwhile");
+    attaching.done(status);
+    for (const Wanted& other : attaching.others) other.done(status);
   }
 }
 

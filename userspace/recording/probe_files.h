@@ -82,9 +82,18 @@ class ProbeFiles {
     std::vector<base::FileDescriptor> links = {};  // empty if taken over: then only the pins hold the links
     uid_t owner = 0;                               // of the file; 0 if taken over, since it is unknown
   };
+  struct Wanted {
+    SeenFile file;
+    process::AllocatorProbes allocator;
+    pid_t pid;
+    Done done;
+  };
   struct Attaching {
     uid_t owner = 0;
-    std::vector<Done> waiting = {};
+    Done done = {};
+    // Who wants the same meanwhile. Their process may be another one, and even their file: the kernel may have given
+    // the address of a file that has gone to a new one.
+    std::vector<Wanted> others = {};
   };
   void StartAttaching(const SeenFile& file, const process::AllocatorProbes& allocator, pid_t pid);
   // Waits for an earlier call.
