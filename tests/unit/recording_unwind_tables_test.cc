@@ -516,7 +516,7 @@ TEST_F(UnwindTablesTest, AStackDoesNotWaitForEver) {
   space->mappings.Add(late.mapping);
   bpf::SimulatedKernel kernel;
   const std::unique_ptr<bpf::Books> books = bpf::MakeSimulatedBooks(kernel, false);
-  RawStacks stacks(books->unwind(), tables, [](pid_t, const elf::Mapping&) {});
+  RawStacks stacks(books->unwind(), tables);
   constexpr uint64_t kProcess = 42;
   uint64_t process = kProcess;
   // Each with other memory, an eighth of all that may wait.
@@ -562,6 +562,46 @@ TEST_F(UnwindTablesTest, AStackDoesNotWaitForEver) {
   EXPECT_FALSE(stacks.IsWaiting(kProcess));
   EXPECT_TRUE(stacks.empty());
   for (const auto& [id, stack] : kernel.stacks) EXPECT_EQ(stack.end, HEAPTAP_STACK_NO_TABLE) << id;
+}
+
+// The collector missed the mapping, or the kernel asked for the table of another file of the stack.
+TEST_F(UnwindTablesTest, AStackWaitsForTheLookAtAFile) {
+  NEED_BPF(Load());
+  const MappedImage image(Small(2));
+  const auto space = std::make_shared<AddressSpace>();
+  space->mappings.Add(image.mapping);
+  bpf::SimulatedKernel kernel;
+  const std::unique_ptr<bpf::Books> books = bpf::MakeSimulatedBooks(kernel, false);
+  RawStacks stacks(books->unwind(), *tables_);
+  constexpr uint64_t kProcess = 42, kStack = 1;
+  bpf::RawStack raw = {.header = {.process_id = kProcess, .stack_id = kStack}, .memory = {}};
+  raw.header.frame.rip = raw.header.stack.frames[0] = image.At(kCode);
+  raw.header.stack.count = 1;
+  kernel.stacks[kStack] = {.count = 1, .end = HEAPTAP_STACK_UNFINISHED, .frames = {raw.header.frame.rip}};
+  stacks.Finish(raw, getpid(), space);
+  EXPECT_TRUE(stacks.IsWaiting(kProcess));
+  EXPECT_FALSE(tables_->HasFileOf(image.mapping));
+  Settle();
+  stacks.Retry();
+  EXPECT_FALSE(stacks.IsWaiting(kProcess));
+  EXPECT_EQ(FindRule(image, kCode), Words(2));
+  EXPECT_NE(kernel.stacks[kStack].end, HEAPTAP_STACK_UNFINISHED);
+  EXPECT_NE(kernel.stacks[kStack].end, HEAPTAP_STACK_NO_TABLE);
+}
+
+// Its frames ask all at once, and so do its other stacks.
+TEST_F(UnwindTablesTest, AMappingWithoutAFileIsLookedAtOnce) {
+  NEED_BPF(Load());
+  FakeClock clock;
+  const elf::Mapping mapping = MappedImage(Small(2)).mapping;
+  EXPECT_TRUE(tables_->EnterMapped(getpid(), mapping));
+  EXPECT_TRUE(tables_->EnterMapped(getpid(), mapping));
+  Settle();
+  EXPECT_EQ(tables_->tables_read(), 1u);
+  EXPECT_FALSE(tables_->EnterMapped(getpid(), mapping));
+  clock.Advance(absl::Seconds(1));
+  EXPECT_TRUE(tables_->EnterMapped(getpid(), mapping));
+  Settle();
 }
 
 // --- the tables of an earlier collector ------------------------------------------------------------------------------

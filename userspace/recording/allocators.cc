@@ -36,6 +36,8 @@ constexpr absl::Duration kReleaseInterval = absl::Seconds(10);
 
 // Processes that a search looks at at the same time.
 constexpr size_t kMaxSearched = 4;
+// A process that is late each time would keep the probes of all files. The mappings of recorded processes are known.
+constexpr int kMaxTries = 5;
 
 // For the files that tell a new rate. One that is later tells it later.
 constexpr absl::Duration kTellPatience = absl::Seconds(2);
@@ -280,13 +282,16 @@ void Allocators::HandleRefused(const absl::Status& status, const FileShown& key)
 }
 
 void Allocators::Release(base::Instant now) {
+  if (now - failures_forgotten_ >= kReleaseInterval) {
+    failures_forgotten_ = now;
+    ForgetFailures(now);
+  }
   if (search_.has_value()) {
     std::ranges::move(std::exchange(search_->late, {}), std::back_inserter(search_->processes));
     return Search();
   }
   if (now - files_looked_at_ < kReleaseInterval || probe_files_.IsReleasing()) return;
   files_looked_at_ = now;
-  ForgetFailures(now);
   std::set<ProbeFiles::File> unused = probe_files_.files();
   // An earlier collector may have attached others.
   if (options_.only_kept) {
@@ -340,7 +345,7 @@ void Allocators::HandleSearched(pid_t pid, const absl::StatusOr<worker::LookedAt
     for (const worker::LookedAt::File& one : found->files) {
       NoteMapped(ToSeenFile(one.file, pid, found->mappings[one.mapping]));
     }
-  } else if (worker::MayPass(found.status())) {
+  } else if (worker::MayPass(found.status()) && ++search_->tries[pid] < kMaxTries) {
     search_->late.push_back(pid);
   }
   Search();

@@ -152,11 +152,13 @@ class Allocators {
   const dev_t root_device_;                                // of the root file system; 0: unknown
   IdleFiles idle_;
   base::Instant files_looked_at_ = base::Instant::InfinitePast();
+  base::Instant failures_forgotten_ = base::Instant::InfinitePast();
   // For processes that map one of some files.
   struct FileSearch {
     std::set<ProbeFiles::File> unused;  // not found so far
     std::vector<pid_t> processes;       // still to be looked at
     std::vector<pid_t> late = {};       // to be looked at again
+    std::map<pid_t, int> tries = {};    // looks at those that were late
     size_t under_way = 0;
   };
   std::optional<FileSearch> search_;

@@ -34,8 +34,8 @@ const elf::Mapping* RawStacks::TryFinish(const bpf::RawStack& stack, pid_t pid, 
     const elf::Mapping* mapping = space.mappings.Find(address);
     if (mapping == nullptr) return std::nullopt;
     // The kernel asks only for the first missing table; the stack may need others.
-    if (mapping->inode != 0 && !tables_.HasFileOf(*mapping)) enter_(pid, *mapping);
-    if (tables_.IsBeingRead(*mapping)) {
+    const bool is_unknown = mapping->inode != 0 && !tables_.HasFileOf(*mapping);
+    if ((is_unknown && tables_.EnterMapped(pid, *mapping)) || tables_.IsBeingRead(*mapping)) {
       waits_for = mapping;
       return kUnknownRule;
     }

@@ -34,10 +34,8 @@ class RawStacks {
   // A profile waits this long for stacks.
   static constexpr absl::Duration kPatience = absl::Seconds(2);
 
-  // `enter` has a file of a process entered into the tables. The others must outlive this object.
-  using Enter = std::function<void(pid_t pid, const elf::Mapping& mapping)>;
-  RawStacks(bpf::UnwindMaps& maps, UnwindTables& tables, Enter enter)
-      : maps_(maps), tables_(tables), enter_(std::move(enter)) {}
+  // Both must outlive this object.
+  RawStacks(bpf::UnwindMaps& maps, UnwindTables& tables) : maps_(maps), tables_(tables) {}
 
   // Finishes a stack now, or when its tables have been read. `space`: the mappings at the time of the stack.
   void Finish(bpf::RawStack stack, pid_t pid, std::shared_ptr<const AddressSpace> space);
@@ -63,14 +61,13 @@ class RawStacks {
     size_t bytes = 0;
     size_t stacks = 0;
   };
-  // Null, or a mapping whose table is being read.
+  // Null, or a mapping whose file is being looked at, or its table read.
   const elf::Mapping* TryFinish(const bpf::RawStack& stack, pid_t pid, const AddressSpace& space, bool may_wait);
   void Add(const bpf::RawStack& stack);
   void Drop(const bpf::RawStack& stack);
 
   bpf::UnwindMaps& maps_;
   UnwindTables& tables_;
-  const Enter enter_;
   std::list<Waiting> waiting_;         // oldest first
   std::map<uint64_t, OfOne> of_each_;  // by process id; none without stacks
   size_t bytes_ = 0;

@@ -29,6 +29,9 @@ constexpr uint64_t kKeptBytes = 64 << 20;
 // Notes about files.
 constexpr size_t kMaxNotes = 4096;
 
+// For so long, a mapping without a file stays one.
+constexpr absl::Duration kNotThere = absl::Seconds(1);
+
 constexpr char kFollowFramePointers[] = "; stacks through it follow frame pointers";
 
 // The kernel's dev_t (include/linux/kdev_t.h).
@@ -265,6 +268,27 @@ void UnwindTables::Settle(const heaptap_file_key& key, File& file, const TableRe
                            " bytes, more than --unwind-memory allows; the collector unwinds stacks through it"));
   }
   kernel_.Place(key, file.table);
+}
+
+bool UnwindTables::EnterMapped(pid_t pid, const elf::Mapping& mapping) {
+  const Place place = {pid, mapping.start};
+  if (places_looked_at_.contains(place)) return true;
+  const auto gone = not_there_.find(place);
+  if (gone != not_there_.end() && base::Now() - gone->second < kNotThere) return false;
+  if (!looks_.HasRoom(pid)) return false;
+  places_looked_at_.insert(place);
+  looks_under_way_++;
+  looks_.Look(pid, mapping, [this, place, pid, mapping](const absl::StatusOr<worker::MappedFile>& seen) {
+    places_looked_at_.erase(place);
+    looks_under_way_--;
+    looks_done_++;
+    if (seen.ok()) PrepareMapped(ToSeenFile(*seen, pid, mapping), mapping);
+    // A process that was late is asked again.
+    if (HasFileOf(mapping) || worker::MayPass(seen.status())) return;
+    if (not_there_.size() >= kMaxNotes) not_there_.clear();
+    not_there_[place] = base::Now();
+  });
+  return true;
 }
 
 void UnwindTables::EnterVdso() {

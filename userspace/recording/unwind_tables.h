@@ -81,7 +81,14 @@ class UnwindTables {
   // hold it, as far as known. `done` gets the one that does.
   using OnFound = std::function<void(const elf::Mapping& mapping)>;
   void Find(const heaptap_file_key& key, pid_t pid, uint64_t address, std::vector<elf::Mapping> mappings, OnFound done);
+  // The same for a mapping whose file is unknown. False: the file is not there, or there is no room for a look; true:
+  // it is being looked at.
+  bool EnterMapped(pid_t pid, const elf::Mapping& mapping);
   void EnterVdso();
+  // Takes in the looks that are done.
+  void HandleLooks() {
+    if (looks_under_way_ != 0) looks_.HandleDone();
+  }
 
   // The rule at an address in a mapping; 0 if there is none, or the file was not entered.
   uint32_t FindRule(const elf::Mapping& mapping, uint64_t address) const;
@@ -150,6 +157,11 @@ class UnwindTables {
   std::set<heaptap_file_key, FileKeyLess> reported_;  // files with a message already printed
   uint64_t looks_done_ = 0;
   size_t looks_under_way_ = 0;
+  using Place = std::pair<pid_t, uint64_t>;  // an address in a process
+  std::set<Place> places_looked_at_;         // by EnterMapped; looks are under way
+  // Mappings where EnterMapped found no file, and when: a process that has ended can leave thousands of stacks, whose
+  // frames all ask.
+  std::map<Place, base::Instant> not_there_;
   std::set<heaptap_file_key, FileKeyLess> looked_at_;  // files that had not changed, in this batch
 };
 

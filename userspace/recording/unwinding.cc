@@ -17,20 +17,17 @@ constexpr size_t kMaxUnidentified = 1 << 14;
 }  // namespace
 
 Unwinding::Unwinding(const UnwindTables::Means& means, AddressSpaces& spaces, uint64_t budget, Answer answer)
-    : hands_(means.hands),
-      identify_(means.identify),
-      spaces_(spaces),
+    : spaces_(spaces),
       answer_(std::move(answer)),
       tables_(means, budget),
-      moved_code_(hands_, spaces_),
-      stacks_(means.maps, tables_, [this](pid_t pid, const elf::Mapping& mapping) { EnterMapped(pid, mapping); }) {
+      moved_code_(means.hands, spaces_),
+      stacks_(means.maps, tables_) {
   tables_.EnterVdso();
 }
 
 void Unwinding::BeginBatch() {
   tables_.BeginBatch();
   moved_code_.BeginBatch();
-  not_there_.clear();
   HandleTablesRead();
 }
 
@@ -88,6 +85,7 @@ void Unwinding::HandleQuestion(uint64_t process_id, pid_t pid, uint32_t asked) {
 }
 
 void Unwinding::HandleTablesRead() {
+  tables_.HandleLooks();
   if (tables_read_ == tables_.tables_read()) return;
   tables_read_ = tables_.tables_read();
   stacks_.Retry();
@@ -96,16 +94,6 @@ void Unwinding::HandleTablesRead() {
   }
   for (const auto& [process_id, question] : std::exchange(asked_, {})) {
     HandleQuestion(process_id, question.pid, question.asked);
-  }
-}
-
-void Unwinding::EnterMapped(pid_t pid, const elf::Mapping& mapping) {
-  if (not_there_.contains({pid, mapping.start})) return;
-  const absl::StatusOr<worker::MappedFile> seen = hands_.Look(identify_, pid, mapping);
-  if (seen.ok()) {
-    tables_.PrepareMapped(ToSeenFile(*seen, pid, mapping), mapping);
-  } else {
-    not_there_.insert({pid, mapping.start});
   }
 }
 

@@ -64,12 +64,9 @@ class Unwinding {
   bool IsSettled() const { return !tables_.IsReading() && stacks_.empty() && asked_.empty(); }
 
  private:
-  void EnterMapped(pid_t pid, const elf::Mapping& mapping);
   // To be called when the process maps the file: another build may have its inode later.
   void IdentifyFile(const heaptap_file_key& key, pid_t pid, const elf::Mapping& mapping);
 
-  worker::Hands& hands_;
-  const int identify_;
   AddressSpaces& spaces_;
   const Answer answer_;
   UnwindTables tables_;
@@ -83,9 +80,6 @@ class Unwinding {
   uint64_t tables_read_ = 0;            // at the last HandleTablesRead
   // Mappings whose files are being read, by PID and address.
   std::map<std::pair<pid_t, uint64_t>, std::pair<heaptap_file_key, elf::Mapping>> unidentified_;
-  // Mappings, by PID and address, of which hands found no file in this batch: a process that has ended can leave
-  // thousands of stacks, whose frames all ask.
-  std::set<std::pair<pid_t, uint64_t>> not_there_;
 };
 
 }  // namespace heaptap::recording
