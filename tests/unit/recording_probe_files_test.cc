@@ -383,6 +383,23 @@ TEST_F(ProbeFilesTest, AFileAtTheAddressOfOneThatIsGone) {
   EXPECT_TRUE(IsAttached(file));
 }
 
+// The first process that maps a library ends, while others have mapped it too.
+TEST_F(ProbeFilesTest, AFileThatTheFirstProcessNoLongerMapsIsRead) {
+  NEED_BPF(Load());
+  const base::FileDescriptor file = FileWithNotes(kAlloc + kFree);
+  const SeenFile seen = See(file);
+  SeenFile gone = seen;
+  gone.open = nullptr;
+  gone.file = {.pid = 0x3ffffffe, .mapping = {.start = 4096, .end = 8192, .inode = 1}};
+  std::vector<absl::Status> read;
+  for (const SeenFile& one : {gone, seen}) {
+    allocator_files_.Read(one, [&read](const AllocatorFiles::Allocator& found) { read.push_back(found.status()); });
+  }
+  ASSERT_TRUE(errands_.WaitUntil([&read] { return read.size() == 2; }, base::Now() + absl::Minutes(1)));
+  EXPECT_TRUE(absl::IsNotFound(read[0])) << read[0];
+  EXPECT_TRUE(read[1].ok()) << read[1];
+}
+
 TEST_F(ProbeFilesTest, AProcessThatIsGone) {
   NEED_BPF(Load());
   const base::FileDescriptor file = FileWithNotes(kAlloc + kFree);

@@ -89,6 +89,21 @@ TEST_F(ErrandsTest, AUserHasABoundOfWaitingJobs) {
   EXPECT_EQ(base::CountsBeyondBounds().at("files_to_read"), before + 1);
 }
 
+// A user must not make another wait by being the first to want something.
+TEST_F(ErrandsTest, AJobOfTwoUsersBeginsInTheTurnOfEither) {
+  for (size_t i = 0; i < Errands::kMaxOfUser; i++) Start(kUser, kStall, "stalled");
+  const Errands::JobId job = Start(kUser, kEcho, "joined");
+  errands_.Join(kUser, job, kOther);
+  errands_.Join(kUser, job, kOther);
+  Start(kOther, kEcho, "other");
+  ASSERT_TRUE(WaitFor(2));
+  EXPECT_THAT(done_, UnorderedElementsAre("joined", "other")) << "each once";
+  errands_.Join(kUser, job, kOther);
+  Start(kOther, kEcho, "later");
+  ASSERT_TRUE(WaitFor(3));
+  EXPECT_EQ(done_.back(), "later");
+}
+
 TEST_F(ErrandsTest, AJobThatSomebodyWaitsForIsTheNext) {
   static_assert(Errands::kMaxOfUser == 2);
   Start(kUser, kStall, "stalled");

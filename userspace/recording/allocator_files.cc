@@ -26,13 +26,17 @@ const AllocatorFiles::Allocator* AllocatorFiles::Find(const worker::FileVersion&
   return found == known_.end() ? nullptr : &found->second;
 }
 
-void AllocatorFiles::Read(const SeenFile& file, std::function<void(const Allocator&)> done) {
+void AllocatorFiles::Read(const SeenFile& file, Done done) {
   const worker::FileVersion version = file.identity.version;
-  auto& waiting = waiting_[version];
-  waiting.push_back(std::move(done));
-  if (waiting.size() > 1) return;
-  errands_.Start(file.payer(), file.user(), {.job = worker::Job::kAllocator, .file = file.file}, kLimits,
-                 [this, version, open = file.open](const worker::Answer& answer) { HandleRead(version, answer); });
+  const auto under_way = being_read_.find(version);
+  if (under_way != being_read_.end()) {
+    under_way->second.others.emplace_back(file, std::move(done));
+    return errands_.Join(under_way->second.payer, under_way->second.job, file.payer());
+  }
+  const worker::Errands::JobId job =
+      errands_.Start(file.payer(), file.user(), {.job = worker::Job::kAllocator, .file = file.file}, kLimits,
+                     [this, version, open = file.open](const worker::Answer& answer) { HandleRead(version, answer); });
+  being_read_.insert({version, {.payer = file.payer(), .job = job, .done = std::move(done), .others = {}}});
 }
 
 void AllocatorFiles::HandleRead(const worker::FileVersion& version, const worker::Answer& answer) {
@@ -45,10 +49,20 @@ void AllocatorFiles::HandleRead(const worker::FileVersion& version, const worker
     retries_.Succeed(version);
   }
   if (allocator.ok() && allocator->version != version) allocator = absl::UnavailableError("the file is being written");
-  if (known_.size() >= kMaxKnown) known_.clear();
-  known_.insert_or_assign(version, allocator);
-  const auto waiting = waiting_.extract(version);
-  for (const auto& done : waiting.mapped()) done(allocator);
+  const auto reading = being_read_.extract(version);
+  const bool shall_others_try = absl::IsNotFound(allocator.status()) && !reading.mapped().others.empty();
+  if (!shall_others_try) {
+    if (known_.size() >= kMaxKnown) known_.clear();
+    known_.insert_or_assign(version, allocator);
+  }
+  reading.mapped().done(allocator);
+  for (const auto& [file, done] : reading.mapped().others) {
+    if (shall_others_try) {
+      Read(file, done);
+    } else {
+      done(allocator);
+    }
+  }
 }
 
 std::vector<worker::FileVersion> AllocatorFiles::ForgetFailures(base::Instant now) {

@@ -32,7 +32,8 @@ class AllocatorFiles {
   const Allocator* Find(const worker::FileVersion& version) const;
 
   // Has the file read, if that is not under way. `done` is called once it is read.
-  void Read(const SeenFile& file, std::function<void(const Allocator&)> done);
+  using Done = std::function<void(const Allocator&)>;
+  void Read(const SeenFile& file, Done done);
 
   // Forgets files that could not be read and are due again, and returns them.
   std::vector<worker::FileVersion> ForgetFailures(base::Instant now);
@@ -43,7 +44,14 @@ class AllocatorFiles {
   worker::Errands& errands_;
   std::map<worker::FileVersion, Allocator> known_;
   base::Retries<worker::FileVersion> retries_{base::RetryPauses{}};
-  std::map<worker::FileVersion, std::vector<std::function<void(const Allocator&)>>> waiting_;
+  struct Reading {
+    uid_t payer;
+    worker::Errands::JobId job;
+    Done done;
+    // Who wants the same meanwhile, and perhaps has mapped the file when the first process no longer has.
+    std::vector<std::pair<SeenFile, Done>> others;
+  };
+  std::map<worker::FileVersion, Reading> being_read_;
 };
 
 }  // namespace heaptap::recording

@@ -93,11 +93,12 @@ void ProbeFiles::Attach(const SeenFile& file, const process::AllocatorProbes& al
   const bool is_for_all = pid == kEveryProcess;
   if (attached_.contains(inode)) {
     if (!is_for_all) return done(absl::OkStatus());
-    return rates_.Tell(file, allocator, [done = std::move(done)] { done(absl::OkStatus()); });
+    rates_.Tell(file, allocator, [done = std::move(done)] { done(absl::OkStatus()); });
+    return;
   }
   if (const auto under_way = attaching_.find(inode); under_way != attaching_.end()) {
     under_way->second.others.push_back({file, allocator, pid, std::move(done)});
-    return;
+    return errands_.Join(under_way->second.payer, under_way->second.job, file.payer());
   }
   const uid_t owner = ids_.OwnerOf(file.identity.owner);
   if (const absl::Status room = CheckRoom(allocator, owner); !room.ok()) {
@@ -105,10 +106,13 @@ void ProbeFiles::Attach(const SeenFile& file, const process::AllocatorProbes& al
   }
   Attaching& attaching = attaching_[inode];
   attaching.owner = owner;
+  attaching.payer = file.payer();
   attaching.done = std::move(done);
   if (!is_for_all) return StartAttaching(file, allocator, pid);
   // First the rate: a process whose samples are recorded shall know it.
-  rates_.Tell(file, allocator, [this, file, allocator, pid] { StartAttaching(file, allocator, pid); });
+  const worker::Errands::JobId job =
+      rates_.Tell(file, allocator, [this, file, allocator, pid] { StartAttaching(file, allocator, pid); });
+  if (job != worker::Errands::kNoJob) attaching.job = job;
 }
 
 void ProbeFiles::StartAttaching(const SeenFile& file, const process::AllocatorProbes& allocator, pid_t pid) {
@@ -116,10 +120,15 @@ void ProbeFiles::StartAttaching(const SeenFile& file, const process::AllocatorPr
   worker::Request request = MakeRequest(
       allocator, {.version = file.identity.version, .inode_address = inode, .pid = static_cast<int32_t>(pid)});
   request.file = file.file;
-  errands_.Start(file.payer(), file.user(), std::move(request), {.time = kAttachTime},
-                 [this, inode, name = base::AsciiOnly(file.name), open = file.open](worker::Answer answer) {
-                   HandleAttached(inode, name, std::move(answer));
-                 });
+  const worker::Errands::JobId job =
+      errands_.Start(file.payer(), file.user(), std::move(request), {.time = kAttachTime},
+                     [this, inode, name = base::AsciiOnly(file.name), open = file.open](worker::Answer answer) {
+                       HandleAttached(inode, name, std::move(answer));
+                     });
+  const auto attaching = attaching_.find(inode);
+  if (attaching == attaching_.end()) return;  // detached meanwhile
+  attaching->second.job = job;
+  for (const Wanted& other : attaching->second.others) errands_.Join(file.payer(), job, other.file.payer());
 }
 
 worker::Request ProbeFiles::MakeRequest(const process::AllocatorProbes& allocator, worker::AttachOrder order) const {

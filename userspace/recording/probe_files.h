@@ -90,6 +90,9 @@ class ProbeFiles {
   };
   struct Attaching {
     uid_t owner = 0;
+    // Of its errand, which is the first or the second one.
+    uid_t payer = 0;
+    worker::Errands::JobId job = worker::Errands::kNoJob;
     Done done = {};
     // Who wants the same meanwhile. Their process may be another one, and even their file: the kernel may have given
     // the address of a file that has gone to a new one.

@@ -31,7 +31,10 @@ bool TableReader::IsVerdict(const absl::Status& status) {
 
 void TableReader::Read(const SeenFile& file) {
   const worker::FileVersion version = file.identity.version;
-  if (read_.contains(version) || being_read_.contains(version)) return;
+  if (read_.contains(version)) return;
+  if (const auto job = being_read_.find(version); job != being_read_.end()) {
+    return errands_.Join(job->second.payer, job->second.id, file.payer());
+  }
   const worker::Errands::JobId id =
       errands_.Start(file.payer(), file.user(), {.job = worker::Job::kTable, .file = file.file},
                      {.answer_bytes = worker::kMaxTableBytes},

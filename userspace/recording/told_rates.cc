@@ -71,15 +71,20 @@ bool ToldRates::IsTold(File file) const {
   return !wanted_.has_value() || told_.contains(file) || without_.contains(file);
 }
 
-void ToldRates::Tell(const SeenFile& file, const process::AllocatorProbes& allocator, std::function<void()> done) {
+worker::Errands::JobId ToldRates::Tell(const SeenFile& file, const process::AllocatorProbes& allocator,
+                                       std::function<void()> done) {
   const File inode = file.identity.inode_address;
-  if (IsTold(inode)) return done();
+  if (IsTold(inode)) {
+    done();
+    return worker::Errands::kNoJob;
+  }
   const auto site = std::ranges::find_if(allocator.sites, [](const elf::ProbeSite& each) {
     return each.provider == HEAPTAP_PROVIDER && each.name == HEAPTAP_PROBE_RATE && each.semaphore_file_offset != 0;
   });
   if (site == allocator.sites.end()) {
     without_.insert(inode);
-    return done();
+    done();
+    return worker::Errands::kNoJob;
   }
   const bool has_many_sites = books_.program(bpf::Program::kAny) >= 0;
   const uint64_t row = HEAPTAP_RATE_SITE(*wanted_);
@@ -97,12 +102,12 @@ void ToldRates::Tell(const SeenFile& file, const process::AllocatorProbes& alloc
       .descriptors = {books_.program(has_many_sites ? bpf::Program::kAny : bpf::Program::kThreadName),
                       books_.program(bpf::Program::kIdentify)}};
   request.file = file.file;
-  errands_.Start(file.payer(), file.user(), std::move(request), {.time = kTellTime},
-                 [this, inode, lg_sample = *wanted_, name = base::AsciiOnly(file.name), open = file.open,
-                  done = std::move(done)](worker::Answer answer) {
-                   HandleAttached(inode, lg_sample, name, std::move(answer));
-                   done();
-                 });
+  return errands_.Start(file.payer(), file.user(), std::move(request), {.time = kTellTime},
+                        [this, inode, lg_sample = *wanted_, name = base::AsciiOnly(file.name), open = file.open,
+                         done = std::move(done)](worker::Answer answer) {
+                          HandleAttached(inode, lg_sample, name, std::move(answer));
+                          done();
+                        });
 }
 
 void ToldRates::HandleAttached(File file, uint32_t lg_sample, absl::string_view name, worker::Answer answer) {

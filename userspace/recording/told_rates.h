@@ -40,8 +40,10 @@ class ToldRates {
   std::vector<base::FileDescriptor> Set(std::optional<uint32_t> lg_sample);
 
   // Has a worker tell the processes of a file. `done` is called once, perhaps during this call. If the kernel refuses,
-  // a line says so: the processes of the file then learn their interval after their first allocations.
-  void Tell(const SeenFile& file, const process::AllocatorProbes& allocator, std::function<void()> done);
+  // a line says so: the processes of the file then learn their interval after their first allocations. Returns the job;
+  // kNoJob: `done` was called.
+  worker::Errands::JobId Tell(const SeenFile& file, const process::AllocatorProbes& allocator,
+                              std::function<void()> done);
 
   // Whether Tell has nothing to do for the file.
   bool IsTold(File file) const;

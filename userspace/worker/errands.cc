@@ -40,7 +40,7 @@ Errands::JobId Errands::Start(uid_t payer, uid_t user, Request request, const Li
     base::CountBeyond(base::Bound::kFilesToRead);
     job->answer.status = absl::UnavailableError("too many files of this user wait to be read");
     threads_.Refuse(payer, pass_on);
-    return 0;
+    return kNoJob;
   }
   const auto work = [this, job, user, limits] {
     job->answer = job->request.job == worker::Job::kAnswer ? crews_.DoByHands(job->request, limits)

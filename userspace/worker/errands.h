@@ -33,6 +33,7 @@ class Errands {
 
   using Done = std::function<void(Answer)>;
   using JobId = UserThreads::Id;
+  static constexpr JobId kNoJob = 0;  // also of a job that found no room
 
   explicit Errands(Urgency urgency, base::SubordinateIds ids = {}, absl::Duration burst = kBurst);
   // Gives up all jobs.
@@ -44,6 +45,8 @@ class Errands {
   JobId Start(uid_t user, Request request, const Limits& limits, Done done) {
     return Start(user, user, std::move(request), limits, std::move(done));
   }
+  // To be called when another user waits for the job too (UserThreads::Join).
+  void Join(uid_t payer, JobId job, uid_t other) { threads_.Join(payer, job, other); }
   // To be called when somebody waits for the job.
   void Hasten(uid_t payer, JobId job) { threads_.Hasten(payer, job); }
 

@@ -26,7 +26,7 @@ UserThreads::UserThreads(const Bounds& bounds, base::SubordinateIds ids)
       is_done_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
 UserThreads::~UserThreads() {
-  for (const std::unique_ptr<Job>& job : under_way_) {
+  for (const std::shared_ptr<Job>& job : under_way_) {
     if (job->thread.joinable()) job->thread.join();
   }
 }
@@ -38,8 +38,8 @@ bool UserThreads::HasRoom(uid_t user) const {
 
 UserThreads::Id UserThreads::Start(uid_t user, Work work, Done done) {
   user = accounts_.ids().OwnerOf(user);
-  users_[user].waiting.push_back(
-      std::make_unique<Job>(Job{.id = ++last_id_, .user = user, .work = std::move(work), .done = std::move(done)}));
+  users_[user].waiting.push_back(std::make_shared<Job>(
+      Job{.id = ++last_id_, .user = user, .queues = {user}, .work = std::move(work), .done = std::move(done)}));
   const Id id = last_id_;
   Dispatch();
   return id;
@@ -48,15 +48,27 @@ UserThreads::Id UserThreads::Start(uid_t user, Work work, Done done) {
 void UserThreads::Refuse(uid_t user, Done done) {
   user = accounts_.ids().OwnerOf(user);
   users_[user].under_way++;
-  under_way_.push_back(std::make_unique<Job>(
-      Job{.id = ++last_id_, .user = user, .work = nullptr, .done = std::move(done), .begin = base::Now()}));
+  under_way_.push_back(std::make_shared<Job>(Job{
+      .id = ++last_id_, .user = user, .queues = {}, .work = nullptr, .done = std::move(done), .begin = base::Now()}));
   NoteDone(*under_way_.back());
+}
+
+void UserThreads::Join(uid_t user, Id id, uid_t other) {
+  other = accounts_.ids().OwnerOf(other);
+  const auto state = users_.find(accounts_.ids().OwnerOf(user));
+  if (state == users_.end() || !HasRoom(other)) return;
+  const auto found = std::ranges::find(state->second.waiting, id, &Job::id);
+  if (found == state->second.waiting.end() || std::ranges::count((*found)->queues, other) != 0) return;
+  const std::shared_ptr<Job> job = *found;
+  job->queues.push_back(other);
+  users_[other].waiting.push_back(job);
+  Dispatch();
 }
 
 void UserThreads::Hasten(uid_t user, Id id) {
   const auto state = users_.find(accounts_.ids().OwnerOf(user));
   if (state == users_.end()) return;
-  std::deque<std::unique_ptr<Job>>& waiting = state->second.waiting;
+  std::deque<std::shared_ptr<Job>>& waiting = state->second.waiting;
   const auto found = std::ranges::find(waiting, id, &Job::id);
   if (found != waiting.end()) std::rotate(waiting.begin(), found, found + 1);
 }
@@ -83,8 +95,9 @@ void UserThreads::Dispatch() {
     if (state.waiting.empty() && state.under_way == 0) {
       users_.erase(next);
     } else if (MayBegin(user, state, now)) {
-      std::unique_ptr<Job> job = std::move(state.waiting.front());
-      state.waiting.pop_front();
+      std::shared_ptr<Job> job = state.waiting.front();
+      for (const uid_t queue : job->queues) std::erase(users_[queue].waiting, job);
+      job->user = user;
       state.under_way++;
       Begin(std::move(job));
       left = users_.size() + 1;
@@ -92,7 +105,7 @@ void UserThreads::Dispatch() {
   }
 }
 
-void UserThreads::Begin(std::unique_ptr<Job> job) {
+void UserThreads::Begin(std::shared_ptr<Job> job) {
   job->begin = base::Now();
   Job& begun = *under_way_.emplace_back(std::move(job));
   // Signals are for the owner's thread.
@@ -123,7 +136,7 @@ void UserThreads::HandleDone() {
     done = std::exchange(done_, {});
   }
   const base::Instant now = base::Now();
-  std::vector<std::unique_ptr<Job>> jobs;
+  std::vector<std::shared_ptr<Job>> jobs;
   for (Job* const one : done) {
     if (one->thread.joinable()) one->thread.join();
     const auto found = std::ranges::find(under_way_, one, [](const auto& job) { return job.get(); });
@@ -133,7 +146,7 @@ void UserThreads::HandleDone() {
     accounts_.Charge(one->user, now - one->begin, now);
   }
   Dispatch();
-  for (const std::unique_ptr<Job>& job : jobs) job->done();
+  for (const std::shared_ptr<Job>& job : jobs) job->done();
 }
 
 bool UserThreads::IsIdle() const {

@@ -61,6 +61,8 @@ class UserThreads {
   Id Start(uid_t user, Work work, Done done);
   // For somebody who finds no room: calls `done` like Start, without any work.
   void Refuse(uid_t user, Done done);
+  // Another user waits for the work too. If it has not begun, it begins in the turn of whoever comes first, who pays.
+  void Join(uid_t user, Id id, uid_t other);
   // The work is the next of its user to begin, if it has not begun.
   void Hasten(uid_t user, Id id);
 
@@ -76,19 +78,20 @@ class UserThreads {
  private:
   struct Job {
     Id id;
-    uid_t user;
+    uid_t user;                 // who pays, once it has begun
+    std::vector<uid_t> queues;  // of users, in which it waits
     Work work;
     Done done;
     base::Instant begin = {};
     std::thread thread = {};
   };
   struct User {
-    std::deque<std::unique_ptr<Job>> waiting;
+    std::deque<std::shared_ptr<Job>> waiting;
     size_t under_way = 0;
   };
   bool MayBegin(uid_t user, const User& state, base::Instant now);
   void Dispatch();
-  void Begin(std::unique_ptr<Job> job);
+  void Begin(std::shared_ptr<Job> job);
   void NoteDone(Job& job);  // also from the threads
 
   const Bounds bounds_;
@@ -97,7 +100,7 @@ class UserThreads {
   std::map<uid_t, User> users_;   // subordinate ids count as their user
   uid_t last_served_ = 0;
   Id last_id_ = 0;
-  std::list<std::unique_ptr<Job>> under_way_;
+  std::list<std::shared_ptr<Job>> under_way_;
   absl::Mutex mutex_;
   std::vector<Job*> done_ ABSL_GUARDED_BY(mutex_);
 };
