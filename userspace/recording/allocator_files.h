@@ -4,9 +4,12 @@
 #ifndef HEAPTAP_USERSPACE_RECORDING_ALLOCATOR_FILES_H_
 #define HEAPTAP_USERSPACE_RECORDING_ALLOCATOR_FILES_H_
 
+#include <sys/types.h>
+
 #include <functional>
 #include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
