@@ -383,6 +383,26 @@ TEST_F(ProbeFilesTest, AFileAtTheAddressOfOneThatIsGone) {
   EXPECT_TRUE(IsAttached(file));
 }
 
+// The same, and the kernel refuses the probes of the first one, which says nothing about the second.
+TEST_F(ProbeFilesTest, AFileAtTheAddressOfOneThatIsRefused) {
+  NEED_BPF(Load());
+  const base::FileDescriptor refused = FileWithNotes(kAlloc + kFree);
+  const base::FileDescriptor file = FileWithNotes(kAlloc + kFree);
+  const process::AllocatorProbes probes = *process::ReadAllocatorProbes(file.get());
+  process::AllocatorProbes nowhere = probes;
+  for (elf::ProbeSite& site : nowhere.sites) site.file_offset = uint64_t{1} << 40;
+  SeenFile seen = See(file);
+  const SeenFile before = See(refused);
+  seen.identity.inode_address = before.identity.inode_address;
+  std::vector<absl::Status> done;
+  const auto note = [&done](const absl::Status& status) { done.push_back(status); };
+  files_->Attach(before, nowhere, ProbeFiles::kEveryProcess, note);
+  files_->Attach(seen, probes, ProbeFiles::kEveryProcess, note);
+  ASSERT_TRUE(errands_.WaitUntil([&done] { return done.size() == 2; }, base::Now() + absl::Minutes(1)));
+  EXPECT_FALSE(done[0].ok() || absl::IsNotFound(done[0])) << done[0];
+  EXPECT_TRUE(absl::IsNotFound(done[1])) << done[1] << ": it was tried, but has another address";
+}
+
 // The first process that maps a library ends, while others have mapped it too.
 TEST_F(ProbeFilesTest, AFileThatTheFirstProcessNoLongerMapsIsRead) {
   NEED_BPF(Load());

@@ -85,13 +85,13 @@ absl::StatusOr<DumpFolder> DumpFolder::Open(absl::string_view prefix, absl::stri
 bool DumpFolder::Renew() {
   struct stat before;
   struct stat now;
+  if (fstat(folder_->Get()->get(), &before) != 0 || stat(Path().c_str(), &now) != 0) return false;
+  if (now.st_dev == before.st_dev && now.st_ino == before.st_ino) return false;
   base::FileDescriptor folder(open(Path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!folder.valid() || fstat(folder.get(), &now) != 0 || fstat(folder_->Get()->get(), &before) != 0) return false;
-  const bool is_same = now.st_dev == before.st_dev && now.st_ino == before.st_ino;
+  if (!folder.valid() || fstat(folder.get(), &now) != 0) return false;
   // Others must not choose where dumps go, and who may write there.
   constexpr mode_t kWritableByOthers = S_IWGRP | S_IWOTH;
-  const bool is_as_safe = now.st_uid == before.st_uid && (now.st_mode & ~before.st_mode & kWritableByOthers) == 0;
-  if (is_same || !is_as_safe) return false;
+  if (now.st_uid != before.st_uid || (now.st_mode & ~before.st_mode & kWritableByOthers) != 0) return false;
   folder_->Set(std::move(folder));
   return true;
 }

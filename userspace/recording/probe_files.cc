@@ -106,6 +106,7 @@ void ProbeFiles::Attach(const SeenFile& file, const process::AllocatorProbes& al
   }
   Attaching& attaching = attaching_[inode];
   attaching.owner = owner;
+  attaching.version = file.identity.version;
   attaching.payer = file.payer();
   attaching.done = std::move(done);
   if (!is_for_all) return StartAttaching(file, allocator, pid);
@@ -176,8 +177,9 @@ void ProbeFiles::HandleAttached(File file, const std::string& name, worker::Answ
   }
   attaching.done(status);
   for (const Wanted& other : attaching.others) {
-    // The process is gone, or no longer maps the file. The other one may.
-    if (absl::IsNotFound(status)) {
+    // The other process may still map the file when the first one does not.
+    const bool is_other_file = other.file.identity.version != attaching.version;
+    if (absl::IsNotFound(status) || is_other_file) {
       Attach(other.file, other.allocator, other.pid, other.done);
     } else {
       other.done(status);

@@ -90,6 +90,7 @@ class ProbeFiles {
   };
   struct Attaching {
     uid_t owner = 0;
+    worker::FileVersion version = {};
     // Of its errand, which is the first or the second one.
     uid_t payer = 0;
     worker::Errands::JobId job = worker::Errands::kNoJob;
