@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include "tests/unit/need_bpf.h"
 #include "tests/unit/support/child.h"
 #include "tests/unit/support/fake_clock.h"
+#include "userspace/base/bounds.h"
 #include "userspace/bpf/kernel_books.h"
 #include "userspace/process/facts.h"
 #include "userspace/process/maps.h"
@@ -65,6 +67,31 @@ TEST(Looks, AProcessAndItsFiles) {
     inodes.push_back(one.file.version.inode);
   }
   EXPECT_THAT(inodes, Contains(own.st_ino).Times(1));
+}
+
+TEST(Looks, AProcessWithTooManyFiles) {
+  absl::StatusOr<std::unique_ptr<bpf::Books>> books = bpf::KernelBooks::Load({});
+  NEED_BPF(books.status());
+  Looks looks((*books)->program(bpf::Program::kIdentify), {}, {.patience = absl::Minutes(1)});
+  const Child child([] {
+    for (size_t i = 0; i < Looks::kMaxFiles; i++) {
+      const int file = memfd_create("code", MFD_CLOEXEC);
+      if (ftruncate(file, 1) != 0 || mmap(nullptr, 1, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 0) == MAP_FAILED) {
+        return false;
+      }
+      close(file);
+    }
+    return true;
+  });
+  ASSERT_TRUE(child.is_ready());
+  const uint64_t before = base::CountsBeyondBounds().at("files_of_process");
+  std::optional<absl::StatusOr<LookedAt>> found;
+  looks.Inspect(child.pid(), [&](absl::StatusOr<LookedAt> looked) { found = std::move(looked); });
+  ASSERT_TRUE(looks.WaitUntil([&] { return found.has_value(); }, base::Now() + absl::Minutes(1)));
+  ASSERT_TRUE(found->ok()) << found->status();
+  EXPECT_GT((*found)->mappings.size(), Looks::kMaxFiles) << "the program's own are mapped too";
+  EXPECT_EQ((*found)->files.size(), Looks::kMaxFiles);
+  EXPECT_EQ(base::CountsBeyondBounds().at("files_of_process"), before + 1);
 }
 
 TEST_F(LooksTest, AProcessThatIsGone) {
