@@ -211,7 +211,8 @@ def calls_of(lab, daemon, rounds):
         # The daemon looks at all that starts in its control group.
         with open(os.path.join(os.path.dirname(PLACE.group), "cgroup.procs"), "w", encoding="ascii") as file:
             file.write("0")
-    attach = [word for pid in descendants(daemon.process.pid) for word in ("-p", str(pid))]
+    # strace hangs on a worker that has ended and was not waited for.
+    attach = [word for pid in (daemon.process.pid, *workers(daemon)) for word in ("-p", str(pid))]
     tracer = lab.program("strace", "-f", "-ttt", "-o", log, *attach, preexec_fn=leave_group)
     tracer.wait_said("attached")
 
