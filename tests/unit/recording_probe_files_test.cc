@@ -126,6 +126,11 @@ class ProbeFilesTest : public ::testing::Test {
   absl::StatusOr<bool> Attach(const base::FileDescriptor& file, pid_t pid = ProbeFiles::kEveryProcess) {
     return AttachAllocator(See(file), errands_, allocator_files_, *files_, pid);
   }
+  static SeenFile OfAProcessThatIsGone(SeenFile seen) {
+    seen.open = nullptr;
+    seen.file = {.pid = 0x3ffffffe, .mapping = {.start = 4096, .end = 8192, .inode = 1}};
+    return seen;
+  }
   bool IsAttached(const base::FileDescriptor& file) { return files_->IsAttached(See(file).identity.inode_address); }
   std::unique_ptr<bpf::Books> books_;
   worker::Errands errands_{worker::Urgency::kForeground};
@@ -369,11 +374,8 @@ TEST_F(ProbeFilesTest, AFileAtTheAddressOfOneThatIsGone) {
   const base::FileDescriptor file = FileWithNotes(kAlloc + kFree);
   const process::AllocatorProbes probes = *process::ReadAllocatorProbes(file.get());
   const SeenFile seen = See(file);
-  SeenFile gone = seen;
-  gone.open = nullptr;
-  gone.file = {.pid = 0x3ffffffe, .mapping = {.start = 4096, .end = 8192, .inode = 1}};
   std::vector<absl::Status> done;
-  for (const SeenFile& one : {gone, seen}) {
+  for (const SeenFile& one : {OfAProcessThatIsGone(seen), seen}) {
     files_->Attach(one, probes, ProbeFiles::kEveryProcess,
                    [&done](const absl::Status& status) { done.push_back(status); });
   }
@@ -408,11 +410,8 @@ TEST_F(ProbeFilesTest, AFileThatTheFirstProcessNoLongerMapsIsRead) {
   NEED_BPF(Load());
   const base::FileDescriptor file = FileWithNotes(kAlloc + kFree);
   const SeenFile seen = See(file);
-  SeenFile gone = seen;
-  gone.open = nullptr;
-  gone.file = {.pid = 0x3ffffffe, .mapping = {.start = 4096, .end = 8192, .inode = 1}};
   std::vector<absl::Status> read;
-  for (const SeenFile& one : {gone, seen}) {
+  for (const SeenFile& one : {OfAProcessThatIsGone(seen), seen}) {
     allocator_files_.Read(one, [&read](const AllocatorFiles::Allocator& found) { read.push_back(found.status()); });
   }
   ASSERT_TRUE(errands_.WaitUntil([&read] { return read.size() == 2; }, base::Now() + absl::Minutes(1)));

@@ -34,7 +34,8 @@ class AllocatorFiles {
   // Null: not known. Valid until the next call of errands.HandleDone.
   const Allocator* Find(const worker::FileVersion& version) const;
 
-  // Has the file read, if that is not under way. `done` is called once it is read.
+  // Has the file read, if that is not under way. `done` is called once it is read. If the process that maps the file no
+  // longer does, the file is read for the next one that wants it.
   using Done = std::function<void(const Allocator&)>;
   void Read(const SeenFile& file, Done done);
 

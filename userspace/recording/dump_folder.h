@@ -72,8 +72,8 @@ class DumpFolder {
   // folder, or hide the file, are replaced.
   absl::StatusOr<std::string> Name(const DumpFile& dump, absl::string_view name, pid_t pid, heaptap_dump_kind kind,
                                    DumpSequence& sequence) const;
-  // Uses the folder that now has the path, if it is another one of the same owner: that of before was moved or removed.
-  // Returns whether it is.
+  // Opens the path again if it leads to another folder now, because the first one was moved or removed. The new folder
+  // must have the same owner, and no more writers. Returns whether there is a new one.
   bool Renew();
   // A copy of the folder's descriptor, which the caller closes; negative on error, with errno.
   int Duplicate() const;

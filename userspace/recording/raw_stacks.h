@@ -8,11 +8,9 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <functional>
 #include <list>
 #include <map>
 #include <memory>
-#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"

@@ -50,7 +50,8 @@ class TableReader {
   // `errands` must outlive this object. `done` is called for each file that has been read.
   TableReader(worker::Errands& errands, Done done) : errands_(errands), done_(std::move(done)) {}
 
-  // Begins to read the table of a file, unless this version is being read or has been read.
+  // Begins to read the table of a file, unless this version is being read, which the payer then joins, or has been
+  // read.
   void Read(const SeenFile& file);
   // To be called when stacks wait for the table of a version that is being read. See UnwindTables::Hasten.
   void Hasten(const worker::FileVersion& version);

@@ -32,10 +32,10 @@ namespace {
 // Between two tries of a call that found no memory.
 constexpr absl::Duration kPause = absl::Milliseconds(1);
 
-// Of processor time that hands may use after their time (Limits::longest), and how often they are looked at meanwhile.
+// Processor time that hands may use after Limits::time; also the time between two looks at them.
 constexpr absl::Duration kMoreWork = absl::Milliseconds(5);
 
-// Whether somebody who is late only waits for a processor. Not thread-safe.
+// Whether hands that are late only wait for a processor. Not thread-safe.
 class Lateness {
  public:
   explicit Lateness(pid_t hands) : hands_(hands) {}

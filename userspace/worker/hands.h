@@ -4,8 +4,9 @@
 //
 // A user can make the hands wait for ever. So each call has a time limit; then the hands are killed and replaced, and
 // the process rests: calls about it fail for a second, and longer each time. In the recording's thread, for which
-// everybody waits, the limit is short, unless it is the machine that lets the hands wait; and each user has an account
-// of the time that all calls about the user's processes take, so that many waits below the limit are not free either.
+// everybody waits, the limit is short. Time in which the hands only wait for a processor is not the process's fault,
+// and has a longer limit. Each user has an account of the time that all calls about the user's processes take, so that
+// many waits below the limit are not free either.
 //
 // PIDs may be reused: the caller checks afterwards that the PID still means the same process. Errors of all calls: as
 // process/maps.h and process/control_block.h; DeadlineExceeded: this process was late; Unavailable: it rests, its user
@@ -54,7 +55,8 @@ inline bool MayPass(const absl::Status& status) {
 
 struct HandsBounds {
   absl::Duration patience;
-  // While the hands are ready to run, as on a machine with more work than processors.
+  // The same while the hands are ready to run, as on a machine with more work than processors. Less than `patience`:
+  // there is no difference.
   absl::Duration longest = absl::ZeroDuration();
   // Of the account of each user but root (base::Accounts).
   double share = 1;
@@ -65,7 +67,8 @@ class Hands {
  public:
   using Bounds = HandsBounds;
   // For the recording's thread of a collector of all users: no user makes it wait for more than burst and patience
-  // together. A call takes a tenth of a millisecond, so the burst is enough for some hundred processes at once.
+  // together, and the machine for no more than `longest`. A call takes a tenth of a millisecond, so the burst is enough
+  // for some hundred processes at once.
   static constexpr Bounds kOfRecording = {.patience = absl::Milliseconds(30),
                                           .longest = absl::Milliseconds(500),
                                           .share = 0.1,

@@ -79,8 +79,8 @@ struct Limits {
   // 10,000 addresses of a program with 20 MB of debug information take a third of a second; this allows for a hundred
   // times as much on a busy machine.
   absl::Duration time = absl::Seconds(20);
-  // In which a crew may end its job while its hands are ready to run, because the machine lets them wait and not the
-  // process. Not used if it is less than `time`.
+  // The limit while the hands are ready to run: then the machine makes the job late, and not the process. Less than
+  // `time`: there is no difference.
   absl::Duration longest = absl::ZeroDuration();
   // That the reader allocates for this job; kReaderMemory at most.
   uint64_t memory_bytes = uint64_t{1} << 30;

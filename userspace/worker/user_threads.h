@@ -61,7 +61,8 @@ class UserThreads {
   Id Start(uid_t user, Work work, Done done);
   // For somebody who finds no room: calls `done` like Start, without any work.
   void Refuse(uid_t user, Done done);
-  // Another user waits for the work too. If it has not begun, it begins in the turn of whoever comes first, who pays.
+  // Another user waits for the same work. Work that has not begun begins in the first turn of one of its users, and
+  // that user pays. Nothing happens if the other user has no room.
   void Join(uid_t user, Id id, uid_t other);
   // The work is the next of its user to begin, if it has not begun.
   void Hasten(uid_t user, Id id);

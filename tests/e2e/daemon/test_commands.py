@@ -33,7 +33,8 @@ SERIES = {"live_bytes": "live_bytes", "live_objects": "live_objects", "peak_byte
           "samples": "samples_total", "contexts": "contexts"}
 FAMILIES = {*SERIES.values(), "sample_period_bytes", "events_lost_total", "build_info", "targets", "events_total",
             "kernel_memory_most_bytes", "agent_ring_fill_ratio", "longest_pause_seconds", "dumps_total",
-            "dump_errors_total", "beyond_bound_total", "dump_duration_seconds", "last_dump_timestamp_seconds", "unowned_events_lost_total"}
+            "dump_errors_total", "beyond_bound_total", "dump_duration_seconds", "last_dump_timestamp_seconds",
+            "unowned_events_lost_total"}
 if TELLS_MEMORY:
     FAMILIES.add("kernel_memory_bytes")
 

@@ -177,7 +177,7 @@ def frozen_workers(daemon):
 
 @pytest.mark.slow
 def test_a_frozen_reader(lab, start_daemon, held):
-    """It is given up, and the file that it was reading is tried again, also when nobody maps it anew."""
+    """The daemon gives up a reader that is frozen, and reads its file again, although no process maps the file anew."""
     daemon = start_daemon("--exact", losses_allowed=("beginning",))
     stops = WorkerKills(lab, daemon, signal.SIGSTOP)
     stops.begin(Moment("foreground-reader", RECEIVED), 1)
