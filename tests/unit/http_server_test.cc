@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sys/file.h>
 #include <sys/fsuid.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 
 #include <memory>
@@ -412,6 +413,8 @@ TEST_F(HttpServerTest, UsersOfTcpHaveAccounts) {
   const auto before = static_cast<uid_t>(setfsuid(kUser));
   const base::FileDescriptor client = ConnectTcp();
   setfsuid(before);
+  // The kernel took this away with the other user id, and later tests look into their children.
+  ASSERT_EQ(prctl(PR_SET_DUMPABLE, 1), 0);
   EXPECT_EQ(Exchange(client, RequestText("GET", "/")).status, 200);
   EXPECT_EQ(payer, kUser);
 }
