@@ -69,6 +69,17 @@ TEST(Looks, AProcessAndItsFiles) {
   EXPECT_THAT(inodes, Contains(own.st_ino).Times(1));
 }
 
+TEST(Looks, InTheCaller) {
+  Looks looks(-1, {}, {.patience = absl::Minutes(1)}, /*waiting=*/0, Looks::Place::kCaller);
+  EXPECT_TRUE(looks.HasRoom(getpid()));
+  std::vector<std::string> order;
+  looks.Start(
+      getpid(), [&](Hands& hands, int) { order.push_back(hands.Facts(getpid())->command); },
+      [&] { order.push_back("done"); });
+  EXPECT_THAT(order, ElementsAre(process::ReadFacts(getpid())->command, "done"));
+  EXPECT_TRUE(looks.IsIdle());
+}
+
 TEST(Looks, AProcessWithTooManyFiles) {
   absl::StatusOr<std::unique_ptr<bpf::Books>> books = bpf::KernelBooks::Load({});
   NEED_BPF(books.status());

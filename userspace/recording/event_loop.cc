@@ -72,6 +72,7 @@ EventLoop::EventLoop(const Means& means)
       mapping_events_(means.mapping_events),
       errands_(means.errands),
       looks_(means.looks),
+      orders_(means.orders),
       targets_(means.targets),
       spaces_(means.spaces),
       controls_(means.controls),
@@ -90,8 +91,9 @@ void EventLoop::Fail(const absl::Status& status) {
 }
 
 std::vector<int> EventLoop::fds() const {
-  return {books_.events_fd(), books_.unwind().raw_stacks_fd(), errands_.fd(), looks_.fd(), background_.fd(),
-          cleaning_.fd()};
+  return {
+      books_.events_fd(), books_.unwind().raw_stacks_fd(), errands_.fd(), looks_.fd(), orders_.fd(), background_.fd(),
+      cleaning_.fd()};
 }
 
 void EventLoop::Pump() {
@@ -100,6 +102,7 @@ void EventLoop::Pump() {
   queries_.ForgetSummaries(now);
   errands_.HandleDone();
   looks_.HandleDone();
+  orders_.HandleDone();
   unwinding_.BeginBatch();
   // One Pump after they were closed: at a reset, an eBPF program may have been in the middle of an entry.
   endings_.ForgetClosed();

@@ -45,6 +45,7 @@ class EventLoop {
     bpf::MappingEvents& mapping_events;
     worker::Errands& errands;
     worker::Looks& looks;
+    worker::Looks& orders;
     TargetTable& targets;
     AddressSpaces& spaces;
     Controls& controls;
@@ -112,6 +113,7 @@ class EventLoop {
   bpf::MappingEvents& mapping_events_;
   worker::Errands& errands_;
   worker::Looks& looks_;
+  worker::Looks& orders_;
   TargetTable& targets_;
   AddressSpaces& spaces_;
   Controls& controls_;

@@ -55,6 +55,7 @@ Everyone::Everyone(const Means& means, RecorderOptions& options, Calls calls)
     : books_(means.books),
       hands_(means.hands),
       looks_(means.looks),
+      orders_(means.orders),
       errands_(means.errands),
       targets_(means.targets),
       spaces_(means.spaces),
@@ -379,6 +380,7 @@ void Everyone::Tick(base::Instant now) {
   allocators_.Release(now);
   errands_.EndIdle(now);
   looks_.EndIdle(now);
+  orders_.EndIdle(now);
   dumps_.Prune(base::WallNow());
   upkeep_.FoldWhenFull(*processes, std::min(options_.map_sizes.tallies, options_.map_sizes.stacks), now);
 }

@@ -51,6 +51,7 @@ class Everyone {
     process::ControlGroups& groups;
     worker::Hands& hands;
     worker::Looks& looks;
+    worker::Looks& orders;
     worker::Errands& errands;
     TargetTable& targets;
     AddressSpaces& spaces;
@@ -147,6 +148,7 @@ class Everyone {
   bpf::Books& books_;
   worker::Hands& hands_;
   worker::Looks& looks_;
+  worker::Looks& orders_;
   worker::Errands& errands_;
   TargetTable& targets_;
   AddressSpaces& spaces_;

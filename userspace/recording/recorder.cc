@@ -28,6 +28,9 @@ constexpr absl::Duration kTablesPatience = absl::Seconds(20);
 // For looks at processes whose user is the one who waits.
 constexpr worker::Hands::Bounds kOwnHands = {.patience = absl::Seconds(10)};
 
+// Orders of one user that wait: some for each of hundreds of processes.
+constexpr size_t kMaxOrdersWaiting = 1024;
+
 // For the files of a process that a command attaches to.
 constexpr absl::Duration kMappedTablesPatience = absl::Seconds(60);
 
@@ -47,6 +50,11 @@ absl::StatusOr<process::ControlGroups> OpenGroups(const RecorderOptions& options
 // A recording of given processes is one user's.
 base::SubordinateIds IdsFor(const RecorderOptions& options) {
   return options.system_wide.has_value() ? base::SubordinateIds::OfSystem() : base::SubordinateIds();
+}
+
+// Whether work that takes long is done while the recording goes on.
+bool HasOwnThreads(const RecorderOptions& options) {
+  return options.system_wide.has_value() && options.background == Background::Place::kOwnThread;
 }
 
 AddressSpaces::Scope ScopeFor(const RecorderOptions& options) {
@@ -125,6 +133,9 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
       errands_(worker::Urgency::kForeground, IdsFor(options_)),
       looks_(books_->program(bpf::Program::kIdentify), IdsFor(options_),
              options_.system_wide.has_value() ? worker::Hands::kOfThread : kOwnHands),
+      orders_(books_->program(bpf::Program::kIdentify), IdsFor(options_),
+              options_.system_wide.has_value() ? worker::Hands::kOfThread : kOwnHands, kMaxOrdersWaiting,
+              HasOwnThreads(options_) ? worker::Looks::Place::kOwnThreads : worker::Looks::Place::kCaller),
       spaces_(ScopeFor(options_)),
       controls_(books_->processes(), hands_,
                 {.is_system_wide = options_.system_wide.has_value(), .follow = options_.follow}),
@@ -195,6 +206,7 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
              .mapping_events = *mapping_events_,
              .errands = errands_,
              .looks = looks_,
+             .orders = orders_,
              .targets = targets_,
              .spaces = spaces_,
              .controls = controls_,
@@ -206,8 +218,8 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
              .background = background_,
              .cleaning = cleaning_,
              .options = options_}),
-      background_(options_.system_wide.has_value() ? options_.background : Background::Place::kCaller),
-      cleaning_(options_.system_wide.has_value() ? options_.background : Background::Place::kCaller) {}
+      background_(HasOwnThreads(options_) ? Background::Place::kOwnThread : Background::Place::kCaller),
+      cleaning_(HasOwnThreads(options_) ? Background::Place::kOwnThread : Background::Place::kCaller) {}
 
 absl::Status Recorder::StartSystemWide() {
   const SystemWide& system_wide = *options_.system_wide;
@@ -217,6 +229,7 @@ absl::Status Recorder::StartSystemWide() {
                       .groups = groups_,
                       .hands = hands_,
                       .looks = looks_,
+                      .orders = orders_,
                       .errands = errands_,
                       .targets = targets_,
                       .spaces = spaces_,
@@ -386,7 +399,7 @@ absl::StatusOr<bool> Recorder::AttachFile(const std::string& path) {
 
 bool Recorder::IsSettled() const {
   return (!everyone_.has_value() || everyone_->IsSettled()) && unwinding_.IsSettled() && !requests_.HasPostponed() &&
-         endings_.IsSettled() && errands_.IsIdle() && looks_.IsIdle() && background_.size() == 0 &&
+         endings_.IsSettled() && errands_.IsIdle() && looks_.IsIdle() && orders_.IsIdle() && background_.size() == 0 &&
          cleaning_.size() == 0;
 }
 
@@ -433,6 +446,7 @@ std::vector<Recorder::Survivor> Recorder::Finish() {
   loop_.Pump();  // samples arrive until the probes are removed
   const auto is_settled = [this] {
     looks_.HandleDone();
+    orders_.HandleDone();
     unwinding_.HandleTablesRead();
     return !unwinding_.HasWaitingStacks();
   };

@@ -169,7 +169,8 @@ class Recorder {
   std::unique_ptr<bpf::MappingEvents> mapping_events_;
   process::ControlGroups groups_;
   worker::Errands errands_;
-  worker::Looks looks_;
+  worker::Looks looks_;   // at processes and files, to find out what is to be recorded
+  worker::Looks orders_;  // about processes that are recorded: control blocks, facts, names
   AddressSpaces spaces_;
   Controls controls_;
   Allocators allocators_;

@@ -52,16 +52,17 @@ absl::StatusOr<LookedAt> LookAtProcess(Hands& hands, int identify, pid_t pid, ab
 
 }  // namespace
 
-Looks::Looks(int identify, base::SubordinateIds ids, const Hands::Bounds& bounds)
+Looks::Looks(int identify, base::SubordinateIds ids, const Hands::Bounds& bounds, size_t waiting, Place place)
     : identify_(identify),
       ids_(ids),
       bounds_(bounds),
       threads_({.of_user = 1,
                 .of_root = kMaxOfRoot,
                 .of_all = kMaxOfAll,
-                .waiting = kMaxWaiting,
+                .waiting = waiting,
                 .share = kShare,
-                .burst = kBurst},
+                .burst = kBurst,
+                .is_in_caller = place == Place::kCaller},
                std::move(ids)) {}
 
 uid_t Looks::PayerOf(pid_t pid) const { return process::UserOf(pid).value_or(base::kUnknownUser); }

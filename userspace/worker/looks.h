@@ -47,13 +47,19 @@ class Looks {
   // millisecond, or a tenth of a second for a process with thousands of mappings.
   static constexpr double kShare = 0.1;
   static constexpr absl::Duration kBurst = absl::Milliseconds(200);
-  // Of one user that wait. Further ones are for later (HasRoom).
+  // Of one user that wait.
   static constexpr size_t kMaxWaiting = 64;
   // Files of one process that are looked at. Large programs map hundreds.
   static constexpr size_t kMaxFiles = 4096;
 
-  // `identify`: the descriptor of this program, which must stay open.
-  Looks(int identify, base::SubordinateIds ids, const Hands::Bounds& bounds);
+  enum class Place {
+    kOwnThreads,
+    kCaller,  // each call does its work and calls `done` itself, for an owner that has nothing else to do
+  };
+  // `identify`: the descriptor of this program, which must stay open. `bounds`: of the hands. `waiting`: of one user;
+  // further ones are for later (HasRoom).
+  Looks(int identify, base::SubordinateIds ids, const Hands::Bounds& bounds, size_t waiting = kMaxWaiting,
+        Place place = Place::kOwnThreads);
 
   // Whether one more look may begin for the user of this process, which is known without a look.
   bool HasRoom(pid_t pid) const { return threads_.HasRoom(PayerOf(pid)); }

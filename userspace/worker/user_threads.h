@@ -43,6 +43,8 @@ class UserThreads {
     // The account of each user but root (base::Accounts).
     double share = 0;
     absl::Duration burst = {};
+    // Start does the work itself and calls `done`, for an owner that has nothing else to do. No other bound holds.
+    bool is_in_caller = false;
   };
   // In a thread of its own. It uses only what is thread-safe, or its own.
   using Work = std::function<void()>;
