@@ -121,33 +121,53 @@ std::vector<Daemon::Question> Daemon::TakeQuestions() {
 
 template <typename Answer>
 Answer Daemon::Ask(std::function<Answer(recording::Recorder&)> question, api::Asker* asker) {
+  return AskLater<Answer>(
+      [question = std::move(question)](recording::Recorder& recorder, const std::function<void(Answer)>& done) {
+        done(question(recorder));
+      },
+      asker);
+}
+
+template <typename Answer>
+Answer Daemon::AskLater(LaterQuestion<Answer> question, api::Asker* asker) {
   struct Shared {
     absl::Mutex mutex;
     absl::Duration used ABSL_GUARDED_BY(mutex) = {};
     std::optional<Answer> answer ABSL_GUARDED_BY(mutex);
+    bool is_being_asked ABSL_GUARDED_BY(mutex) = false;
+    bool is_under_way ABSL_GUARDED_BY(mutex) = false;  // asked, and the answer has not come
     bool is_waited_for ABSL_GUARDED_BY(mutex) = true;
   };
   auto shared = std::make_shared<Shared>();
+  const auto done = [shared](Answer answer) {
+    absl::MutexLock lock(&shared->mutex);
+    shared->is_under_way = false;
+    if (!absl::IsResourceExhausted(StatusOf(answer))) shared->answer = std::move(answer);
+  };
   {
     absl::MutexLock lock(&mutex_);
     if (is_ending_) return NoAnswer("is shutting down");
-    questions_.push_back([shared, question = std::move(question)](recording::Recorder* recorder) {
+    questions_.push_back([shared, done, question = std::move(question)](recording::Recorder* recorder) {
       {
         absl::MutexLock lock(&shared->mutex);
-        if (!shared->is_waited_for) return true;
+        if (recorder == nullptr && !shared->answer.has_value()) shared->answer = Answer(NoAnswer("is shutting down"));
+        if (!shared->is_waited_for || shared->answer.has_value()) return true;
+        if (shared->is_under_way) return false;
+        shared->is_being_asked = shared->is_under_way = true;
       }
       const base::Instant begin = base::Now();
-      Answer answer = recorder == nullptr ? Answer(NoAnswer("is shutting down")) : question(*recorder);
+      question(*recorder, done);
       absl::MutexLock lock(&shared->mutex);
       shared->used += base::Now() - begin;
-      if (absl::IsResourceExhausted(StatusOf(answer))) return false;
-      shared->answer = std::move(answer);
-      return true;
+      shared->is_being_asked = false;
+      return shared->answer.has_value();
     });
   }
   eventfd_write(asked_.get(), 1);
   absl::MutexLock lock(&shared->mutex);
-  const auto is_answered = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shared->mutex) { return shared->answer.has_value(); };
+  const auto is_answered = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shared->mutex) {
+    return shared->answer.has_value() && !shared->is_being_asked;
+  };
   base::AwaitUntil(shared->mutex, absl::Condition(&is_answered), base::Now() + kPatience);
   shared->is_waited_for = false;
   if (asker != nullptr) asker->Charge(shared->used);

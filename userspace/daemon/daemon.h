@@ -93,6 +93,12 @@ class Daemon : public api::Collector {
   // again.
   template <typename Answer>
   Answer Ask(std::function<Answer(recording::Recorder&)> question, api::Asker* asker = nullptr);
+  // The same for a question whose answer comes later: it calls `done` once, itself or in a later Pump. The asker does
+  // not pay for that Pump.
+  template <typename Answer>
+  using LaterQuestion = std::function<void(recording::Recorder&, std::function<void(Answer)> done)>;
+  template <typename Answer>
+  Answer AskLater(LaterQuestion<Answer> question, api::Asker* asker = nullptr);
   std::vector<Question> TakeQuestions();
   // Reads the tallies in this thread, so that the recording's thread goes on.
   absl::StatusOr<profile::Snapshot> MakeSnapshot(const profile::ProcessRef& process, bool with_blocks,
@@ -104,7 +110,7 @@ class Daemon : public api::Collector {
   base::Instant ticked_ = base::Instant::InfinitePast();
   absl::Mutex mutex_;
   std::vector<Question> questions_ ABSL_GUARDED_BY(mutex_);
-  std::vector<Question> waiting_;     // of the recording's thread
+  std::vector<Question> waiting_;     // of the recording's thread; for their answers, or to be asked again
   std::weak_ptr<const int> summing_;  // of the recording's thread; alive: a client sums up the tallies for all
   std::atomic<uint64_t> worked_ = base::Now().nanoseconds();  // when the recording's thread ended its last Work
   bool is_ending_ ABSL_GUARDED_BY(mutex_) = false;
