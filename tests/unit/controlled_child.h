@@ -35,6 +35,13 @@ class ControlledChild {
   pid_t pid() const { return child_.pid(); }
   // The same in each child.
   static uint64_t address() { return reinterpret_cast<uint64_t>(&block_); }
+  // Changes it, as the process would.
+  void Write(const std::function<void(heaptap_control&)>& change) const {
+    heaptap_control block = Read();
+    change(block);
+    const absl::StatusOr<process::Handle> process = process::Handle::Open(pid());
+    EXPECT_TRUE(process.ok() && process->Write(address(), &block, sizeof(block)).ok());
+  }
   // As it is now.
   heaptap_control Read() const {
     const absl::StatusOr<process::Handle> process = process::Handle::Open(pid());

@@ -4,12 +4,14 @@
 #include <unistd.h>
 
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/controlled_child.h"
+#include "tests/unit/support/answered.h"
 #include "tests/unit/support/child.h"
 #include "tests/unit/support/fake_clock.h"
 #include "tests/unit/support/own_hands.h"
@@ -29,22 +31,37 @@ constexpr pid_t kNobody = 5'000'001;  // above the kernel's largest PID
 class ControlsTest : public ::testing::Test {
  protected:
   Controls Make(bool is_system_wide = true) {
-    return {books_->processes(), hands_, {.is_system_wide = is_system_wide, .follow = true}};
+    return {{.processes = books_->processes(), .orders = orders_, .targets = targets_},
+            {.is_system_wide = is_system_wide, .follow = true}};
   }
-  Target TargetOf(pid_t pid) {
-    return {.process_id = kernel_.Enter(pid, "child"), .pid = pid, .control_address = ControlledChild::address()};
+  Target& TargetOf(pid_t pid, bool is_current = true) {
+    // Else the PID has been used again.
+    const uint64_t process_id = kernel_.Enter(pid, "child") + (is_current ? 0 : 1);
+    Target& target = targets_.Add(process_id, pid, {});
+    target.control_address = ControlledChild::address();
+    return target;
+  }
+  static void Use(Controls& controls, Target& target, const heaptap_control& control) {
+    Controls::Note(target, control, ControlledChild::address());
+    controls.Take(target, control);
+  }
+  static absl::Status Order(Controls& controls, const Target& target, ControlVerb verb, uint32_t argument = 0) {
+    return Answered<absl::StatusOr<heaptap_control>>([&](auto done) { controls.Order(target, verb, argument, done); })
+        .status();
   }
 
   bpf::SimulatedKernel kernel_;
-  worker::Hands hands_{{}, {.patience = kPatience}};
+  worker::Looks orders_{-1, {}, {.patience = kPatience}, /*waiting=*/0, worker::Looks::Place::kCaller};
+  TargetTable targets_;
   std::unique_ptr<bpf::Books> books_ = bpf::MakeSimulatedBooks(kernel_, false);
 };
 
 TEST_F(ControlsTest, TakesFactsAndControl) {
   const ControlledChild child([](heaptap_control& block) { block.active = 1; });
-  Target target = TargetOf(child.pid());
+  Target& target = TargetOf(child.pid());
   target.policy.lg_sample = 12;
-  Make().Use(target, child.Read(), ControlledChild::address());
+  Controls controls = Make();
+  Use(controls, target, child.Read());
   EXPECT_TRUE(target.started);
   EXPECT_EQ(target.own_lg_sample, 17u);
   EXPECT_EQ(target.max_frames, 99u);
@@ -59,8 +76,9 @@ TEST_F(ControlsTest, TakesFactsAndControl) {
 
 TEST_F(ControlsTest, WithoutARequestedRateTheProcessKeepsItsOwn) {
   const ControlledChild child;
-  Target target = TargetOf(child.pid());
-  Make().Use(target, child.Read(), ControlledChild::address());
+  Target& target = TargetOf(child.pid());
+  Controls controls = Make();
+  Use(controls, target, child.Read());
   EXPECT_EQ(child.Read().collector_lg_sample, HEAPTAP_NO_RATE);
 }
 
@@ -68,18 +86,21 @@ TEST_F(ControlsTest, WhatAnotherCollectorRecordsStaysItsOwn) {
   const Child collector([] { return prctl(PR_SET_NAME, process::kCollectorName) == 0; });
   const auto pid = static_cast<uint32_t>(collector.pid());
   const ControlledChild child([pid](heaptap_control& block) { block.collector_pid = pid; });
-  Target target = TargetOf(child.pid());
+  Target& target = TargetOf(child.pid());
   Controls controls = Make();
   ::testing::internal::CaptureStderr();
-  controls.Use(target, child.Read(), ControlledChild::address());
-  controls.Use(target, child.Read(), ControlledChild::address());
+  Use(controls, target, child.Read());
+  Use(controls, target, child.Read());
   const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(std::ranges::count(said, '\n'), 1) << said;
   EXPECT_TRUE(target.foreign);
-  EXPECT_EQ(target.other_collector, collector.pid());
+  ASSERT_NE(target.other, nullptr);
+  EXPECT_EQ(target.other->pid, collector.pid());
+  EXPECT_FALSE(target.other->HasEnded());
   EXPECT_EQ(child.Read().collector_pid, pid);
   // Who records one process has asked for it.
-  Make(false).Use(target, child.Read(), ControlledChild::address());
+  Controls of_one = Make(false);
+  Use(of_one, target, child.Read());
   EXPECT_FALSE(target.foreign);
   EXPECT_EQ(child.Read().collector_pid, static_cast<uint32_t>(getpid()));
 }
@@ -89,8 +110,9 @@ TEST_F(ControlsTest, ADeadCollectorControlsNothing) {
   const Child other;  // not a collector, but with its PID
   for (const pid_t pid : {kNobody, other.pid()}) {
     const ControlledChild child([pid](heaptap_control& block) { block.collector_pid = pid; });
-    Target target = TargetOf(child.pid());
-    Make().Use(target, child.Read(), ControlledChild::address());
+    Target& target = TargetOf(child.pid());
+    Controls controls = Make();
+    Use(controls, target, child.Read());
     EXPECT_FALSE(target.foreign);
     EXPECT_EQ(child.Read().collector_pid, static_cast<uint32_t>(getpid()));
   }
@@ -98,25 +120,25 @@ TEST_F(ControlsTest, ADeadCollectorControlsNothing) {
 
 TEST_F(ControlsTest, AProcessThatHasEndedIsNotTouched) {
   const ControlledChild child;
-  Target target = TargetOf(child.pid());
-  target.process_id++;  // the PID has been used again
-  EXPECT_TRUE(absl::IsNotFound(Make().Order(target, ControlVerb::kActive, 1).status()));
+  const Target& target = TargetOf(child.pid(), /*is_current=*/false);
+  Controls controls = Make();
+  EXPECT_TRUE(absl::IsNotFound(Order(controls, target, ControlVerb::kActive, 1)));
   EXPECT_EQ(child.Read().active, 0u);
   EXPECT_FALSE(target.was_late);
 }
 
 TEST_F(ControlsTest, ReleasesControlOrSaysThatItCannot) {
   const ControlledChild child;
-  Target target = TargetOf(child.pid());
+  Target& target = TargetOf(child.pid());
   target.policy.lg_sample = 12;
   Controls controls = Make();
-  controls.Use(target, child.Read(), ControlledChild::address());
+  Use(controls, target, child.Read());
   ::testing::internal::CaptureStderr();
   controls.Release(target);
   EXPECT_EQ(child.Read().collector_pid, 0u);
   EXPECT_EQ(child.Read().collector_lg_sample, HEAPTAP_NO_RATE);
   const Child other;
-  Target unmapped = TargetOf(other.pid());
+  Target& unmapped = TargetOf(other.pid());
   unmapped.name = "odd";
   unmapped.control_address = 1;
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
@@ -128,12 +150,12 @@ TEST_F(ControlsTest, ReleasesControlOrSaysThatItCannot) {
                          " (odd) still names this collector: cannot read memory of process ", other.pid(),
                          ": Input/output error; the next one takes it over\n"));
   // It has ended.
-  unmapped.process_id++;
+  Target& ended = TargetOf(other.pid(), /*is_current=*/false);
+  ended.control_address = 1;
   ::testing::internal::CaptureStderr();
-  controls.Release(unmapped);
+  controls.Release(ended);
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
   // Any process can have such a block.
-  unmapped.process_id--;
   ::testing::internal::CaptureStderr();
   for (int i = 0; i < 100; i++) controls.Release(unmapped);
   EXPECT_LT(std::ranges::count(::testing::internal::GetCapturedStderr(), '\n'), 20);
@@ -142,7 +164,7 @@ TEST_F(ControlsTest, ReleasesControlOrSaysThatItCannot) {
 // Order has tried it twice. The next try is that of the next second.
 TEST_F(ControlsTest, SaysOnceThatAProcessCannotBeToldItsRate) {
   const Child other;
-  Target target = TargetOf(other.pid());
+  Target& target = TargetOf(other.pid());
   target.name = "odd";
   target.control_address = 1;
   Controls controls = Make();
@@ -154,9 +176,8 @@ TEST_F(ControlsTest, SaysOnceThatAProcessCannotBeToldItsRate) {
                          other.pid(), ": Input/output error; it keeps its own rate, and its own dumps may fail\n"));
   EXPECT_TRUE(target.is_unwritten);
   // It has ended.
-  Target ended = TargetOf(other.pid());
+  Target& ended = TargetOf(other.pid(), /*is_current=*/false);
   ended.control_address = 1;
-  ended.process_id++;
   ::testing::internal::CaptureStderr();
   controls.Write(ended);
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
@@ -164,16 +185,15 @@ TEST_F(ControlsTest, SaysOnceThatAProcessCannotBeToldItsRate) {
   // Any process can have such a block.
   ::testing::internal::CaptureStderr();
   for (int i = 0; i < 100; i++) {
-    Target another = target;
-    another.is_unwritten = false;
-    controls.Write(another);
+    target.is_unwritten = false;
+    controls.Write(target);
   }
   EXPECT_LT(std::ranges::count(::testing::internal::GetCapturedStderr(), '\n'), 20);
 }
 
 TEST_F(ControlsTest, ALaterTryMayTellAProcessItsRate) {
   const ControlledChild child;
-  Target target = TargetOf(child.pid());
+  Target& target = TargetOf(child.pid());
   target.policy.lg_sample = 12;
   target.is_unwritten = true;
   Make().Write(target);
@@ -181,23 +201,9 @@ TEST_F(ControlsTest, ALaterTryMayTellAProcessItsRate) {
   EXPECT_EQ(child.Read().collector_lg_sample, 12u);
 }
 
-TEST_F(ControlsTest, WhatAProcessChangesIsReadAgain) {
-  const ControlledChild child;
-  Target target = TargetOf(child.pid());
-  Controls controls = Make();
-  controls.ReadActive(target);
-  EXPECT_EQ(target.active, false);
-  ASSERT_TRUE(controls.Order(target, ControlVerb::kActive, 1).ok());
-  controls.ReadActive(target);
-  EXPECT_EQ(target.active, true);
-  target.process_id++;
-  controls.ReadActive(target);
-  EXPECT_EQ(target.active, std::nullopt) << "not that of another process";
-}
-
 TEST_F(ControlsTest, TablesAreAnsweredToThoseThatThisCollectorControls) {
   const ControlledChild child;
-  Target target = TargetOf(child.pid());
+  Target& target = TargetOf(child.pid());
   target.foreign = true;
   Make().AnswerTables(target, 5);
   EXPECT_EQ(child.Read().tables_ready, 0u);
@@ -210,59 +216,75 @@ TEST_F(ControlsTest, TablesAreAnsweredToThoseThatThisCollectorControls) {
 TEST_F(ControlsTest, WhoDoesNotAnswerIsAskedAgainLater) {
   FakeClock clock;
   const ControlledChild child;
-  Target target = TargetOf(child.pid());
+  Target& target = TargetOf(child.pid());
   Controls controls = Make();
-  ASSERT_TRUE(controls.Order(target, ControlVerb::kRead).ok());
+  ASSERT_TRUE(Order(controls, target, ControlVerb::kRead).ok());
   for (const pid_t pid : OwnHands()) kill(pid, SIGSTOP);
   std::thread time([&] {
     clock.AwaitWaiter(kPatience);
     clock.Advance(kPatience);
   });
   ::testing::internal::CaptureStderr();
-  EXPECT_TRUE(absl::IsDeadlineExceeded(controls.Order(target, ControlVerb::kRead).status()));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(Order(controls, target, ControlVerb::kRead)));
   time.join();
-  // Meanwhile its rate and its owner are as they were.
-  EXPECT_TRUE(absl::IsUnavailable(controls.Order(target, ControlVerb::kRead).status()));
+  // Meanwhile its rate is as it was.
+  EXPECT_TRUE(absl::IsUnavailable(Order(controls, target, ControlVerb::kRead)));
   controls.Write(target);
   EXPECT_TRUE(target.is_unwritten);
-  controls.NoteOwner(target);
-  EXPECT_FALSE(target.owner_known);
   const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(std::ranges::count(said, '\n'), 1) << said;
   clock.Advance(worker::Hands::kRest.first);
   controls.Write(target);
   EXPECT_FALSE(target.is_unwritten);
-  controls.NoteOwner(target);
-  EXPECT_TRUE(target.owner_known);
 }
 
-TEST_F(ControlsTest, AProcessThatChangesItsUserBelongsToRoot) {
-  if (getuid() != 0) GTEST_SKIP() << "needs processes of two users";
-  const Child of_user([] { return setuid(1234) == 0 && prctl(PR_SET_DUMPABLE, 1) == 0; });
-  const Child of_root;
-  Controls controls = Make();
-  Target target = TargetOf(of_user.pid());
-  controls.NoteOwner(target);
-  EXPECT_EQ(target.owner, 1234u);
-  controls.NoteOwner(target);
-  EXPECT_EQ(target.owner, 1234u);
-  Target same = TargetOf(of_root.pid());
-  same.owner = target.owner;
-  same.owner_known = true;
-  controls.NoteOwner(same);
-  EXPECT_EQ(same.owner, std::nullopt);
-  // For ever.
-  same.pid = of_user.pid();
-  same.process_id = target.process_id;
-  controls.NoteOwner(same);
-  EXPECT_EQ(same.owner, std::nullopt);
+// Where another thread carries out the orders.
+class LaterControlsTest : public ControlsTest {
+ protected:
+  void WaitForOrders() {
+    ASSERT_TRUE(later_.WaitUntil([this] { return later_.IsIdle(); }, base::Now() + kPatience));
+  }
+
+  worker::Looks later_{-1, {}, {.patience = kPatience}};
+  Controls controls_{{.processes = books_->processes(), .orders = later_, .targets = targets_},
+                     {.is_system_wide = true, .follow = true}};
+};
+
+TEST_F(LaterControlsTest, ARateHoldsWhenItIsWritten) {
+  const ControlledChild child;
+  Target& target = TargetOf(child.pid());
+  target.written_rate = 17;
+  target.policy.lg_sample = 12;
+  controls_.Write(target);
+  EXPECT_EQ(target.LgSample(), 17u);
+  // What is wanted by then is written too.
+  target.policy.lg_sample = 13;
+  controls_.Write(target);
+  WaitForOrders();
+  EXPECT_EQ(target.LgSample(), 13u);
+  EXPECT_EQ(child.Read().collector_lg_sample, 13u);
 }
 
-TEST_F(ControlsTest, TheOwnerOfAnotherProcessIsNotNoted) {
-  Target target = TargetOf(getpid());
-  target.process_id++;
-  Make().NoteOwner(target);
-  EXPECT_FALSE(target.owner_known);
+// Orders of root about one process can be under way at the same time.
+TEST_F(LaterControlsTest, WhatIsReleasedIsNotTakenAfterwards) {
+  const ControlledChild child;
+  Target& target = TargetOf(child.pid());
+  target.policy.lg_sample = 12;
+  controls_.Write(target);
+  controls_.Release(target);
+  WaitForOrders();
+  EXPECT_EQ(child.Read().collector_pid, 0u);
+}
+
+TEST_F(LaterControlsTest, AProcessThatIsGoneWhenItsControlBlockHasBeenRead) {
+  const ControlledChild child;
+  Target& target = TargetOf(child.pid());
+  std::optional<absl::Status> read;
+  controls_.FindAndTake(target, {ControlledChild::address()}, [&](const absl::Status& status) { read = status; });
+  targets_.Erase(target.process_id);
+  WaitForOrders();
+  EXPECT_EQ(read, absl::OkStatus());
+  EXPECT_EQ(child.Read().collector_pid, 0u);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/controlled_child.h"
 #include "tests/unit/recorder_fixture.h"
+#include "tests/unit/support/answered.h"
 #include "tests/unit/support/fake_clock.h"
 #include "userspace/process/handle.h"
 #include "userspace/recording/profile_plan.h"
@@ -67,6 +68,16 @@ class QueriesTest : public RecorderTest {
     if (!plan.ok()) return plan.status();
     return BuildPlanned(recorder_->entries(), *plan);
   }
+  absl::Status SetActive(const profile::ProcessRef& process, bool active) {
+    return Answered<absl::Status>([&](auto done) { queries().SetActive(process, active, done); });
+  }
+  absl::Status SetRate(const profile::ProcessRef& process, std::optional<uint32_t> lg_sample) {
+    return Answered<absl::Status>([&](auto done) { queries().SetRate(process, lg_sample, done); });
+  }
+  absl::StatusOr<profile::AllocatorFigures> ReadAllocatorFigures(const profile::ProcessRef& process) {
+    return Answered<absl::StatusOr<profile::AllocatorFigures>>(
+        [&](auto done) { queries().ReadAllocatorFigures(process, done); });
+  }
   void Trigger(heaptap_event_kind kind) {
     kernel_.Send(kernel_.MakeEvent(kind, other_.pid, other_.process_id, "other"));
     recorder_->Pump();
@@ -81,7 +92,7 @@ TEST_F(QueriesTest, AProfile) {
   ASSERT_TRUE(plan.ok()) << plan.status();
   absl::StatusOr<BuiltProfile> built = BuildPlanned(recorder_->entries(), *plan);
   ASSERT_TRUE(built.ok()) << built.status();
-  const absl::StatusOr<profile::Snapshot> snapshot = queries().Finish(*plan, *built, false);
+  const absl::StatusOr<profile::Snapshot> snapshot = queries().Finish(*plan, *built, {});
   ASSERT_TRUE(snapshot.ok()) << snapshot.status();
   EXPECT_EQ(snapshot->profile.Live().bytes, 1.0 * kBytes);
   EXPECT_EQ(snapshot->process_id, other_.process_id);
@@ -95,9 +106,9 @@ TEST_F(QueriesTest, AProcessThatEndsWhileItsProfileIsMade) {
   ASSERT_TRUE(built.ok()) << built.status();
   kernel_.Exit(kOther, "other");
   // Before the recorder knows of the end, and afterwards.
-  EXPECT_TRUE(absl::IsNotFound(queries().Finish(*plan, *built, false).status()));
+  EXPECT_TRUE(absl::IsNotFound(queries().Finish(*plan, *built, {}).status()));
   recorder_->Pump();
-  EXPECT_TRUE(absl::IsNotFound(queries().Finish(*plan, *built, false).status()));
+  EXPECT_TRUE(absl::IsNotFound(queries().Finish(*plan, *built, {}).status()));
   EXPECT_TRUE(absl::IsNotFound(queries().Plan(other_).status()));
   EXPECT_TRUE(absl::IsNotFound(queries().DumpOne(other_)));
 }
@@ -116,6 +127,7 @@ TEST_F(QueriesTest, AnotherProcessWithItsPid) {
 TEST_F(QueriesTest, SummariesHaveTheResidentMemory) {
   const ControlledChild child;
   const profile::ProcessRef process = Enter(child);
+  EXPECT_EQ(queries().PlanSummaries().value(), std::nullopt);
   const std::vector<profile::ProcessSummary> summaries =
       queries().MakeSummaries({{process.process_id, {}}, {other_.process_id, {}}}, absl::ZeroDuration());
   std::map<pid_t, std::optional<int64_t>> resident;
@@ -125,18 +137,18 @@ TEST_F(QueriesTest, SummariesHaveTheResidentMemory) {
 }
 
 TEST_F(QueriesTest, DearSummariesStayForATime) {
-  EXPECT_EQ(queries().PlanSummaries(), std::nullopt);
+  EXPECT_EQ(queries().PlanSummaries().value(), std::nullopt);
   EXPECT_THAT(queries().MakeSummaries({}, absl::Milliseconds(9)), IsEmpty());
-  ASSERT_TRUE(queries().PlanSummaries().has_value());
+  ASSERT_TRUE(queries().PlanSummaries().value().has_value());
   recorder_->Pump();
-  EXPECT_EQ(queries().PlanSummaries(), std::nullopt) << "cheap ones are made anew";
+  EXPECT_EQ(queries().PlanSummaries().value(), std::nullopt) << "cheap ones are made anew";
   queries().MakeSummaries({}, absl::Milliseconds(100));
   clock_.Advance(absl::Seconds(1));
   recorder_->Pump();
-  EXPECT_TRUE(queries().PlanSummaries().has_value());
+  EXPECT_TRUE(queries().PlanSummaries().value().has_value());
   clock_.Advance(kInstant);
   recorder_->Pump();
-  EXPECT_EQ(queries().PlanSummaries(), std::nullopt);
+  EXPECT_EQ(queries().PlanSummaries().value(), std::nullopt);
 }
 
 TEST_F(QueriesTest, SummariesOfThoseThatRun) {
@@ -166,29 +178,29 @@ TEST_F(QueriesTest, TheLargestProcess) {
 }
 
 TEST_F(QueriesTest, WithoutAControlBlockNothingCanBeSet) {
-  EXPECT_TRUE(absl::IsFailedPrecondition(queries().SetActive(other_, false)));
-  EXPECT_TRUE(absl::IsFailedPrecondition(queries().SetRate(other_, 12)));
-  EXPECT_TRUE(absl::IsFailedPrecondition(queries().ReadAllocatorFigures(other_).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(SetActive(other_, false)));
+  EXPECT_TRUE(absl::IsFailedPrecondition(SetRate(other_, 12)));
+  EXPECT_TRUE(absl::IsFailedPrecondition(ReadAllocatorFigures(other_).status()));
 }
 
 TEST_F(QueriesTest, WhatIsSetIsInTheControlBlock) {
   const ControlledChild child;
   const profile::ProcessRef process = Enter(child);
-  ASSERT_TRUE(queries().SetRate(process, 12).ok());
+  ASSERT_TRUE(SetRate(process, 12).ok());
   EXPECT_EQ(child.Read().collector_lg_sample, 12u);
-  ASSERT_TRUE(queries().SetActive(process, true).ok());
+  ASSERT_TRUE(SetActive(process, true).ok());
   EXPECT_EQ(child.Read().active, 1u);
-  EXPECT_EQ(queries().ReadAllocatorFigures(process)->lg_sample, 12u);
-  ASSERT_TRUE(queries().SetRate(process, std::nullopt).ok());
+  EXPECT_EQ(ReadAllocatorFigures(process)->lg_sample, 12u);
+  ASSERT_TRUE(SetRate(process, std::nullopt).ok());
   EXPECT_EQ(child.Read().collector_lg_sample, HEAPTAP_NO_RATE);
-  EXPECT_EQ(queries().ReadAllocatorFigures(process)->lg_sample, 17u);
+  EXPECT_EQ(ReadAllocatorFigures(process)->lg_sample, 17u);
 }
 
 // The errors of the figures are those of the rate that the process has.
 TEST_F(QueriesTest, ARateThatCannotBeWrittenIsAnError) {
   const ControlledChild child;
   const profile::ProcessRef process = Enter(child);
-  ASSERT_TRUE(queries().SetRate(process, 12).ok());
+  ASSERT_TRUE(SetRate(process, 12).ok());
   const absl::StatusOr<process::Handle> handle = process::Handle::Open(child.pid());
   ASSERT_TRUE(handle.ok()) << handle.status();
   const uint64_t magic_address = ControlledChild::address() + offsetof(heaptap_control, magic);
@@ -196,10 +208,10 @@ TEST_F(QueriesTest, ARateThatCannotBeWrittenIsAnError) {
     return handle->Write(magic_address, &magic, sizeof(magic));
   };
   ASSERT_TRUE(write_magic(~HEAPTAP_CONTROL_MAGIC).ok());
-  EXPECT_FALSE(queries().SetRate(process, 20).ok());
+  EXPECT_FALSE(SetRate(process, 20).ok());
   ASSERT_TRUE(write_magic(HEAPTAP_CONTROL_MAGIC).ok());
   EXPECT_EQ(child.Read().collector_lg_sample, 12u);
-  EXPECT_EQ(queries().ReadAllocatorFigures(process)->lg_sample, 12u);
+  EXPECT_EQ(ReadAllocatorFigures(process)->lg_sample, 12u);
 }
 
 // A process may cause triggers without end; one later dump covers them all.

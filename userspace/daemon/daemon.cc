@@ -183,7 +183,9 @@ absl::StatusOr<std::vector<profile::ProcessSummary>> Daemon::Processes(api::Aske
   };
   auto plan = Ask<absl::StatusOr<Plan>>([this](recording::Recorder& recorder) -> absl::StatusOr<Plan> {
     if (!summing_.expired()) return absl::ResourceExhaustedError("another client sums up");
-    Plan plan = {.known = recorder.queries().PlanSummaries(), .summing = std::make_shared<const int>()};
+    absl::StatusOr<std::optional<std::vector<profile::ProcessSummary>>> known = recorder.queries().PlanSummaries();
+    if (!known.ok()) return known.status();
+    Plan plan = {.known = *std::move(known), .summing = std::make_shared<const int>()};
     if (!plan.known.has_value()) summing_ = plan.summing;
     return plan;
   });
@@ -207,8 +209,9 @@ absl::Status Daemon::Health() const {
 }
 
 absl::StatusOr<std::optional<uid_t>> Daemon::Owner(const profile::ProcessRef& process) {
-  return Ask<absl::StatusOr<std::optional<uid_t>>>(
-      [process](recording::Recorder& recorder) { return recorder.queries().Owner(process); });
+  return Ask<absl::StatusOr<std::optional<uid_t>>>([process, asked = base::Now()](recording::Recorder& recorder) {
+    return recorder.queries().Owner(process, asked);
+  });
 }
 
 absl::StatusOr<std::vector<profile::EndedProcess>> Daemon::Ended() {
@@ -224,6 +227,7 @@ absl::StatusOr<profile::Snapshot> Daemon::MakeSnapshot(const profile::ProcessRef
   struct Made {
     recording::ProfilePlan plan;
     recording::BuiltProfile built;
+    std::optional<recording::Queries::CoverageFacts> coverage;
   };
   const auto made = std::make_shared<Made>();
   absl::StatusOr<recording::ProfilePlan> plan = Ask<absl::StatusOr<recording::ProfilePlan>>(
@@ -248,9 +252,19 @@ absl::StatusOr<profile::Snapshot> Daemon::MakeSnapshot(const profile::ProcessRef
     if (blocks.has_value()) made->built.cost += blocks->cost;
     asker.ChargeAtMost(made->built.cost);
   }
+  if (with_blocks) {
+    using Answer = absl::StatusOr<recording::Queries::CoverageFacts>;
+    Answer facts = AskLater<Answer>(
+        [process](recording::Recorder& recorder, std::function<void(Answer)> done) {
+          recorder.queries().ReadCoverage(process, std::move(done));
+        },
+        &asker);
+    if (!facts.ok()) return facts.status();
+    made->coverage = *facts;
+  }
   return Ask<absl::StatusOr<profile::Snapshot>>(
-      [made, with_blocks](recording::Recorder& recorder) {
-        return recorder.queries().Finish(made->plan, made->built, with_blocks);
+      [made](recording::Recorder& recorder) {
+        return recorder.queries().Finish(made->plan, made->built, made->coverage);
       },
       &asker);
 }
@@ -272,29 +286,42 @@ absl::StatusOr<std::string> Daemon::Dump(const profile::ProcessRef& process, api
 }
 
 absl::StatusOr<profile::AllocatorFigures> Daemon::Allocator(const profile::ProcessRef& process) {
-  return Ask<absl::StatusOr<profile::AllocatorFigures>>(
-      [process](recording::Recorder& recorder) { return recorder.queries().ReadAllocatorFigures(process); });
+  using Answer = absl::StatusOr<profile::AllocatorFigures>;
+  return AskLater<Answer>([process](recording::Recorder& recorder, std::function<void(Answer)> done) {
+    recorder.queries().ReadAllocatorFigures(process, std::move(done));
+  });
 }
 
 absl::StatusOr<profile::ResidentBytes> Daemon::Resident(const profile::ProcessRef& process, api::Asker& asker) {
-  return Ask<absl::StatusOr<profile::ResidentBytes>>(
-      [process](recording::Recorder& recorder) { return recorder.queries().Resident(process); }, &asker);
+  using Answer = absl::StatusOr<profile::ResidentBytes>;
+  return AskLater<Answer>(
+      [process](recording::Recorder& recorder, std::function<void(Answer)> done) {
+        recorder.queries().Resident(process, std::move(done));
+      },
+      &asker);
 }
 
 absl::Status Daemon::SetActive(const profile::ProcessRef& process, bool active) {
-  return Ask<absl::Status>(
-      [process, active](recording::Recorder& recorder) { return recorder.queries().SetActive(process, active); });
+  return AskLater<absl::Status>(
+      [process, active](recording::Recorder& recorder, std::function<void(absl::Status)> done) {
+        recorder.queries().SetActive(process, active, std::move(done));
+      });
 }
 
 absl::Status Daemon::SetRate(const profile::ProcessRef& process, std::optional<uint32_t> lg_sample) {
-  return Ask<absl::Status>(
-      [process, lg_sample](recording::Recorder& recorder) { return recorder.queries().SetRate(process, lg_sample); });
+  return AskLater<absl::Status>(
+      [process, lg_sample](recording::Recorder& recorder, std::function<void(absl::Status)> done) {
+        recorder.queries().SetRate(process, lg_sample, std::move(done));
+      });
 }
 
 absl::StatusOr<profile::Survey> Daemon::Survey(const profile::Activities& known, absl::Duration interval,
                                                bool with_paths) {
   absl::StatusOr<profile::Survey> taken = Ask<absl::StatusOr<profile::Survey>>(
-      [known, interval](recording::Recorder& recorder) { return recorder.surveys().Take(known, interval); });
+      [known, interval](recording::Recorder& recorder) -> absl::StatusOr<profile::Survey> {
+        if (!recorder.readings().Refresh(base::Now())) return absl::ResourceExhaustedError("processes are being read");
+        return recorder.surveys().Take(known, interval);
+      });
   if (!taken.ok()) return taken;
   if (!with_paths) {
     for (profile::SurveyedProcess& process : taken->processes) process.is_changed = false;

@@ -55,7 +55,6 @@ dev_t RootDevice() {
 
 Allocators::Allocators(const Means& means, Options options)
     : books_(means.books),
-      hands_(means.hands),
       looks_(means.looks),
       errands_(means.errands),
       spaces_(means.spaces),
@@ -105,17 +104,11 @@ Inspection Allocators::Complete(pid_t pid, worker::LookedAt found) {
     if (!(*allocator)->probes.HasSamples() || !IsWanted(file)) continue;
     if ((*allocator)->control.has_value()) {
       const absl::StatusOr<uint64_t> address = process::ControlAddress(*(*allocator)->control, mapping);
-      // With several in a process, one takes samples; the block of another may be empty (sample.h).
-      const bool has_other = inspection.control_address != 0 && IsControl(pid, inspection.control_address);
-      if (address.ok() && !has_other) inspection.control_address = *address;
+      if (address.ok()) inspection.control_addresses.push_back(*address);
     }
     inspection.files.push_back({std::move(file), (*allocator)->probes});
   }
   return inspection;
-}
-
-bool Allocators::IsControl(pid_t pid, uint64_t address) {
-  return hands_.Control(pid, {.address = address}, [] { return true; }).ok();
 }
 
 void Allocators::WaitForReader(pid_t pid, const SeenFile& file) {

@@ -34,7 +34,6 @@
 #include "userspace/recording/probe_files.h"
 #include "userspace/recording/seen_file.h"
 #include "userspace/worker/errands.h"
-#include "userspace/worker/hands.h"
 #include "userspace/worker/looks.h"
 
 namespace heaptap::recording {
@@ -48,9 +47,9 @@ struct Inspection {
     SeenFile file;
     process::AllocatorProbes probes;
   };
-  std::vector<Found> files = {};  // with a sampled allocator
-  uint64_t control_address = 0;   // 0: none
-  bool is_pending = false;        // some files are being read
+  std::vector<Found> files = {};                 // with a sampled allocator
+  std::vector<uint64_t> control_addresses = {};  // of control blocks, some of which may be empty
+  bool is_pending = false;                       // some files are being read
 };
 
 class Allocators {
@@ -58,7 +57,6 @@ class Allocators {
   // What it needs of others, which must outlive this object.
   struct Means {
     const bpf::Books& books;
-    worker::Hands& hands;
     worker::Looks& looks;
     worker::Errands& errands;
     const AddressSpaces& spaces;
@@ -123,7 +121,6 @@ class Allocators {
   // Whose calls the probes for one process must watch: those of every process where the children are recorded too, or
   // where the kernel would find none.
   pid_t ProcessesToAttach(pid_t pid) const;
-  bool IsControl(pid_t pid, uint64_t address);
   bool IsWanted(const SeenFile& file) const {
     return !options_.only_kept || files_kept_.contains(file.identity.inode_address);
   }
@@ -136,7 +133,6 @@ class Allocators {
   void NoteMapped(const SeenFile& file);
 
   const bpf::Books& books_;
-  worker::Hands& hands_;
   worker::Looks& looks_;
   worker::Errands& errands_;
   const AddressSpaces& spaces_;

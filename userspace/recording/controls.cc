@@ -11,7 +11,6 @@
 #include "userspace/base/messages.h"
 #include "userspace/process/control_block.h"
 #include "userspace/process/facts.h"
-#include "userspace/process/service_name.h"
 
 namespace heaptap::recording {
 namespace {
@@ -27,9 +26,26 @@ bool MaySucceedAgain(const absl::Status& status) {
   return !status.ok() && !absl::IsNotFound(status) && !absl::IsDeadlineExceeded(status);
 }
 
+absl::StatusOr<heaptap_control> OrderTwice(worker::Hands& hands, pid_t pid, const worker::ControlOrder& order,
+                                           const std::function<bool()>& is_current) {
+  absl::StatusOr<heaptap_control> control = hands.Control(pid, order, is_current);
+  return MaySucceedAgain(control.status()) ? hands.Control(pid, order, is_current) : control;
+}
+
+absl::Status TooManyOrders(pid_t pid) {
+  return absl::UnavailableError(
+      absl::StrCat("too many orders wait for the user of process ", pid, "; trying again soon"));
+}
+
+// The other collector that the control block names; 0: none.
+pid_t OtherPid(const heaptap_control& control) {
+  const auto pid = static_cast<pid_t>(control.collector_pid);
+  return pid > 0 && pid != getpid() ? pid : 0;
+}
+
 }  // namespace
 
-void Controls::Use(Target& target, const heaptap_control& control, uint64_t address) {
+void Controls::Note(Target& target, const heaptap_control& control, uint64_t address) {
   target.started = true;
   target.control_address = address;
   const process::ControlFacts facts = process::FactsOf(control);
@@ -38,63 +54,136 @@ void Controls::Use(Target& target, const heaptap_control& control, uint64_t addr
   target.raw = facts.raw;
   target.prof_leak = facts.prof_leak;
   target.own_lg_sample = facts.lg_sample;
-  // A system-wide recording includes processes that another collector records, but leaves them in that one's control.
   target.active = control.active != 0;
   target.allocator_name = process::AllocatorName(control);
-  target.other_collector = options_.is_system_wide ? OtherCollector(control) : 0;
-  target.foreign = target.other_collector != 0;
-  if (target.foreign && collectors_reported_.size() < kMaxCollectorsReported &&
-      collectors_reported_.insert(target.other_collector).second) {
-    base::Say(absl::StrCat("process ", target.pid, " (", target.name, ") is also recorded by heaptap process ",
-                           target.other_collector,
-                           ", which sets its rate, answers its requests and writes its last dump"));
+}
+
+void Controls::Take(Target& target, const heaptap_control& control) {
+  // A system-wide recording includes processes that another collector records, but leaves them in that one's control.
+  if (!options_.is_system_wide || OtherPid(control) == 0) return TakeUnless(nullptr, target, control);
+  target.foreign = true;
+  FindCollector(control, [this, id = target.process_id, control](std::shared_ptr<const OtherCollector> other) {
+    Target* const now = targets_.Find(id);
+    if (now != nullptr && !now->ending.has_value()) TakeUnless(std::move(other), *now, control);
+  });
+}
+
+void Controls::TakeUnless(std::shared_ptr<const OtherCollector> other, Target& target, const heaptap_control& control) {
+  target.other = std::move(other);
+  target.foreign = target.other != nullptr;
+  if (target.foreign) {
+    const bool is_new =
+        collectors_reported_.size() < kMaxCollectorsReported && collectors_reported_.insert(target.other->pid).second;
+    if (!is_new) return;
+    return base::Say(absl::StrCat("process ", target.pid, " (", target.name, ") is also recorded by heaptap process ",
+                                  target.other->pid,
+                                  ", which sets its rate, answers its requests and writes its last dump"));
   }
   const bool is_up_to_date = control.collector_pid == static_cast<uint32_t>(getpid()) &&
                              control.collector_lg_sample == target.CollectorRate() && control.collector_follows != 0;
-  if (is_up_to_date) target.written_rate = target.WantedRate();
-  if (!target.foreign && !is_up_to_date) Write(target);
+  if (is_up_to_date) {
+    target.written_rate = target.WantedRate();
+  } else if (target.policy.record) {
+    Write(target);
+  }
 }
 
-void Controls::UseFound(Target& target, const heaptap_control& control, uint64_t address) {
+void Controls::TakeFound(Target& target, const heaptap_control& control, uint64_t address) {
   const absl::Status counted =
       processes_.CountUnseenBeginning(target.pid, target.process_id, control.statistics.active);
   if (!counted.ok()) Report(counted.message());
   target.was_found = true;
-  Use(target, control, address);
+  Note(target, control, address);
+  Take(target, control);
 }
 
-absl::Status Controls::TakeFound(Target& target, uint64_t address) {
-  const uint64_t before = std::exchange(target.control_address, address);
-  const absl::StatusOr<heaptap_control> control = Order(target, worker::ControlVerb::kRead);
-  if (control.ok()) {
-    UseFound(target, *control, address);
-  } else {
-    target.control_address = before;
-  }
-  return control.status();
+void Controls::Find(pid_t pid, const std::vector<uint64_t>& addresses, std::function<bool()> is_current,
+                    FoundDone done) {
+  if (!orders_.HasRoom(pid)) return done(TooManyOrders(pid));
+  const auto found = std::make_shared<absl::StatusOr<Found>>(Found());
+  orders_.Start(
+      pid,
+      [pid, addresses, is_current = std::move(is_current), found](worker::Hands& hands, int) {
+        for (const uint64_t address : addresses) {
+          const absl::StatusOr<heaptap_control> control = OrderTwice(hands, pid, {.address = address}, is_current);
+          if (!control.ok()) {
+            *found = control.status();
+            continue;
+          }
+          *found = Found{.address = address, .control = *control};
+          return;
+        }
+      },
+      [found, done = std::move(done)] { done(*found); });
 }
 
-absl::StatusOr<heaptap_control> Controls::Order(Target& target, worker::ControlVerb verb, uint32_t argument) {
+void Controls::FindAndTake(const Target& target, const std::vector<uint64_t>& addresses,
+                           std::function<void(const absl::Status&)> done) {
+  Find(target.pid, addresses, IsCurrent(target),
+       [this, id = target.process_id, done = std::move(done)](const absl::StatusOr<Found>& found) {
+         NoteLate(id, found.status());
+         Target* const now = targets_.Find(id);
+         if (found.ok() && now != nullptr && !now->ending.has_value()) {
+           TakeFound(*now, found->control, found->address);
+         }
+         done(found.status());
+       });
+}
+
+std::function<bool()> Controls::IsCurrent(const Target& target) const {
+  return [processes = &processes_, pid = target.pid, id = target.process_id] { return processes->IsCurrent(pid, id); };
+}
+
+void Controls::Order(const Target& target, worker::ControlVerb verb, uint32_t argument, OrderDone done) {
+  if (!orders_.HasRoom(target.pid)) return done(TooManyOrders(target.pid));
   const worker::ControlOrder order = {.verb = verb,
                                       .argument = argument,
                                       .follows = options_.follow,
                                       .collector = static_cast<uint32_t>(getpid()),
                                       .address = target.control_address};
-  const auto do_it = [&] {
-    return hands_.Control(target.pid, order, [&] { return processes_.IsCurrent(target.pid, target.process_id); });
-  };
-  absl::StatusOr<heaptap_control> control = do_it();
-  if (MaySucceedAgain(control.status())) control = do_it();
-  if (absl::IsDeadlineExceeded(control.status()) && !std::exchange(target.was_late, true)) {
-    Report(absl::StrCat(control.status().message(),
-                        ": its rate and its prof.active cannot be set until it does; heaptap tries again"));
-  }
-  return control;
+  const auto control = std::make_shared<absl::StatusOr<heaptap_control>>(heaptap_control{});
+  orders_.Start(
+      target.pid,
+      [pid = target.pid, order, is_current = IsCurrent(target), control](worker::Hands& hands, int) {
+        *control = OrderTwice(hands, pid, order, is_current);
+      },
+      [this, id = target.process_id, control, done = std::move(done)] {
+        NoteLate(id, control->status());
+        done(*control);
+      });
 }
 
-void Controls::Write(Target& target) {
-  if (target.control_address == 0) return;
-  const absl::Status status = Order(target, worker::ControlVerb::kTake, target.CollectorRate()).status();
+void Controls::NoteLate(uint64_t process_id, const absl::Status& status) {
+  Target* const target = targets_.Find(process_id);
+  if (target == nullptr || !absl::IsDeadlineExceeded(status) || std::exchange(target->was_late, true)) return;
+  Report(absl::StrCat(status.message(),
+                      ": its rate and its prof.active cannot be set until it does; heaptap tries again"));
+}
+
+void Controls::Write(Target& target, WriteDone done) {
+  if (target.control_address == 0) return done(absl::OkStatus());
+  // What is wanted when the writing under way has ended is written then.
+  if (std::exchange(target.is_writing, true)) {
+    return done(absl::UnavailableError(absl::StrCat("process ", target.pid, " is being told its rate")));
+  }
+  Order(target, worker::ControlVerb::kTake, target.CollectorRate(),
+        [this, id = target.process_id, rate = target.WantedRate(), collector_rate = target.CollectorRate(),
+         done = std::move(done)](const absl::StatusOr<heaptap_control>& control) {
+          if (Target* const now = targets_.Find(id); now != nullptr && !now->ending.has_value()) {
+            now->is_writing = false;
+            HandleWritten(*now, control.status(), rate);
+            const bool is_current = now->CollectorRate() == collector_rate;
+            if (std::exchange(now->shall_release, false)) {
+              Release(*now);
+            } else if (control.ok() && !is_current) {
+              Write(*now);
+            }
+          }
+          done(control.status());
+        });
+}
+
+void Controls::HandleWritten(Target& target, const absl::Status& status, uint32_t rate) {
   // A process that has ended needs no rate.
   const bool is_refused = !status.ok() && !absl::IsNotFound(status);
   // The next try may succeed.
@@ -103,68 +192,50 @@ void Controls::Write(Target& target) {
                         status.message(), "; it keeps its own rate, and its own dumps may fail"));
   }
   target.is_unwritten = is_refused;
-  if (status.ok()) target.written_rate = target.WantedRate();
+  if (status.ok()) target.written_rate = rate;
 }
 
 void Controls::Release(Target& target) {
   if (target.control_address == 0) return;
   target.is_unwritten = false;
-  const absl::Status status = Order(target, worker::ControlVerb::kRelease).status();
-  // A process that has ended has nothing to restore.
-  if (status.ok() || absl::IsNotFound(status) || target.foreign) return;
-  Report(absl::StrCat("process ", target.pid, " (", target.name, ") still names this collector: ", status.message(),
-                      "; the next one takes it over"));
+  target.shall_release = target.is_writing;
+  if (target.is_writing) return;
+  Order(target, worker::ControlVerb::kRelease, 0,
+        [this, pid = target.pid, name = target.name,
+         foreign = target.foreign](const absl::StatusOr<heaptap_control>& control) {
+          // A process that has ended has nothing to restore.
+          if (control.ok() || absl::IsNotFound(control.status()) || foreign) return;
+          Report(absl::StrCat("process ", pid, " (", name, ") still names this collector: ", control.status().message(),
+                              "; the next one takes it over"));
+        });
+}
+
+void Controls::AnswerTables(const Target& target, uint32_t asked) {
+  if (target.control_address == 0 || target.foreign) return;
+  // Fails if the process has ended; then it no longer waits.
+  Order(target, worker::ControlVerb::kTablesReady, asked, [](const absl::StatusOr<heaptap_control>&) {});
+}
+
+void Controls::FindCollector(const heaptap_control& control, CollectorDone done) {
+  const pid_t pid = OtherPid(control);
+  // A killed collector leaves its PID behind, which another program may have by now.
+  absl::StatusOr<base::FileDescriptor> pidfd =
+      pid == 0 ? absl::NotFoundError("no other collector") : process::OpenPidfd(pid);
+  if (!pidfd.ok() || !orders_.HasRoom(pid)) return done(nullptr);
+  const auto collector = std::make_shared<const OtherCollector>(OtherCollector{pid, *std::move(pidfd)});
+  const auto facts = std::make_shared<absl::StatusOr<process::Facts>>(process::Facts());
+  orders_.Start(
+      pid, [pid, facts](worker::Hands& hands, int) { *facts = hands.Facts(pid); },
+      [collector, facts, done = std::move(done)] {
+        const bool is_collector = facts->ok() && (*facts)->command == process::kCollectorName;
+        done(is_collector && !collector->HasEnded() ? collector : nullptr);
+      });
 }
 
 void Controls::Report(absl::string_view line) {
   if (failures_reported_ == kMaxFailuresReported) return;
   failures_reported_++;
   base::Say(line);
-}
-
-void Controls::AnswerTables(Target& target, uint32_t asked) {
-  if (target.control_address == 0 || target.foreign) return;
-  // Fails if the process has ended; then it no longer waits.
-  Order(target, worker::ControlVerb::kTablesReady, asked).status().IgnoreError();
-}
-
-pid_t Controls::OtherCollector(const heaptap_control& control) {
-  const auto pid = static_cast<pid_t>(control.collector_pid);
-  // A killed collector leaves its PID behind, which another program may have by now.
-  return pid > 0 && pid != getpid() && IsCollector(pid) ? pid : 0;
-}
-
-bool Controls::IsCollector(pid_t pid) {
-  const absl::StatusOr<process::Facts> facts = hands_.Facts(pid);
-  return facts.ok() && facts->command == process::kCollectorName;
-}
-
-void Controls::ReadActive(Target& target) {
-  if (target.ending.has_value() || target.control_address == 0) return;
-  const absl::StatusOr<heaptap_control> control = Order(target, worker::ControlVerb::kRead);
-  target.active.reset();
-  if (!control.ok()) return;
-  target.active = control->active != 0;
-  target.allocator_name = process::AllocatorName(*control);
-}
-
-bool Controls::NoteOwner(Target& target) {
-  if (target.ending.has_value()) return true;
-  const absl::StatusOr<process::Facts> facts = hands_.Facts(target.pid);
-  if (worker::MayPass(facts.status())) return false;
-  if (!processes_.IsCurrent(target.pid, target.process_id)) return true;
-  const std::optional<uid_t> owner = facts.ok() ? facts->owner : std::nullopt;
-  const bool is_same = !target.owner_known || target.owner == owner;
-  target.owner = is_same ? owner : std::nullopt;
-  target.owner_known = true;
-  if (!facts.ok()) return true;
-  // Version 1 of control groups shows "/" for a process that is exiting.
-  std::string group = process::LongestControlGroup(facts->control_groups);
-  if (group.empty() || (group == "/" && target.control_group.has_value())) return true;
-  target.control_group = std::move(group);
-  std::string unit = process::UnitName(facts->control_groups);
-  target.service = unit.empty() ? std::nullopt : std::optional(std::move(unit));
-  return true;
 }
 
 }  // namespace heaptap::recording

@@ -1,71 +1,105 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the recording reads of targets and writes to them: their control blocks, and whose processes they are. Hands do
-// that (worker/hands.h). Not thread-safe.
+// What the recording reads of the control blocks of targets, and what it writes to them. Hands do that in another
+// thread (worker/looks.h): the recording's thread waits for no process. Not thread-safe.
+//
+// A target may have ended, or be gone, when an order has been carried out; then nothing changes.
 #ifndef HEAPTAP_USERSPACE_RECORDING_CONTROLS_H_
 #define HEAPTAP_USERSPACE_RECORDING_CONTROLS_H_
 
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <set>
+#include <string>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "heaptap/contract.h"
+#include "userspace/base/file_descriptor.h"
 #include "userspace/bpf/processes.h"
 #include "userspace/recording/target.h"
+#include "userspace/recording/target_table.h"
 #include "userspace/worker/hands.h"
+#include "userspace/worker/looks.h"
 
 namespace heaptap::recording {
 
 class Controls {
  public:
+  // What it needs of others, which must outlive this object.
+  struct Means {
+    bpf::Processes& processes;
+    worker::Looks& orders;
+    TargetTable& targets;
+  };
   struct Options {
     bool is_system_wide = false;  // processes that another collector controls are recorded too
     bool follow = false;          // children are recorded too
   };
-  // `processes` and `hands` must outlive this object.
-  Controls(bpf::Processes& processes, worker::Hands& hands, const Options& options)
-      : processes_(processes), hands_(hands), options_(options) {}
+  Controls(const Means& means, const Options& options)
+      : processes_(means.processes), orders_(means.orders), targets_(means.targets), options_(options) {}
 
-  // Takes the facts about a target from its control block, and control of it unless another collector has that.
-  void Use(Target& target, const heaptap_control& control, uint64_t address);
+  // Notes the facts about a target that its control block tells.
+  static void Note(Target& target, const heaptap_control& control, uint64_t address);
+  // Takes control of a target whose control block is noted, unless another collector has it.
+  void Take(Target& target, const heaptap_control& control);
   // The same for a process whose control block was found, not announced by heaptap:start: counts what it has allocated
   // before its recording as a loss, unless its beginning was seen all the same.
-  void UseFound(Target& target, const heaptap_control& control, uint64_t address);
-  // The same, and reads the control block. Nothing happens if it cannot be read.
-  absl::Status TakeFound(Target& target, uint64_t address);
+  void TakeFound(Target& target, const heaptap_control& control, uint64_t address);
+
+  // A control block that was found.
+  struct Found {
+    uint64_t address = 0;
+    heaptap_control control = {};
+  };
+  using FoundDone = std::function<void(absl::StatusOr<Found>)>;
+  // Reads the first control block of a process that is one: with several allocators in a process, one takes samples,
+  // and the block of another may be empty (sample.h). `is_current`: as for Hands::Control. REQUIRES: an address.
+  void Find(pid_t pid, const std::vector<uint64_t>& addresses, std::function<bool()> is_current, FoundDone done);
+  // The same for a target, and takes control.
+  void FindAndTake(const Target& target, const std::vector<uint64_t>& addresses,
+                   std::function<void(const absl::Status&)> done);
+
   // Does something with the control block of a target, at the second try if the first one failed. Errors as those of
-  // Hands; that a process is late is said once.
-  absl::StatusOr<heaptap_control> Order(Target& target, worker::ControlVerb verb, uint32_t argument = 0);
+  // Hands; Unavailable: too many orders wait already. That a process is late is said once. REQUIRES: control_address.
+  using OrderDone = std::function<void(absl::StatusOr<heaptap_control>)>;
+  void Order(const Target& target, worker::ControlVerb verb, uint32_t argument, OrderDone done);
+  void Read(const Target& target, OrderDone done) { Order(target, worker::ControlVerb::kRead, 0, std::move(done)); }
   // Writes the collector and the rate to the target's control block, if it has one. Says once for each target that this
-  // fails, unless the process is late, and marks it (is_unwritten) until a later call succeeds.
-  void Write(Target& target);
+  // fails, unless the process is late, and marks it (is_unwritten) until a later call succeeds. `done`: Unavailable, if
+  // another call is under way, which then writes the rate that is wanted.
+  using WriteDone = std::function<void(const absl::Status&)>;
+  void Write(
+      Target& target, WriteDone done = [](const absl::Status&) {});
   // Removes the collector and the rate from the target's control block, if it has one, or says that they stay there.
   void Release(Target& target);
   // Tells a target that waits for the tables of its mappings that they are in the kernel. `asked`: its question.
-  void AnswerTables(Target& target, uint32_t asked);
-  // Reads what a process changes without an event: prof.active, and the name of its allocator, which is known late.
-  void ReadActive(Target& target);
+  void AnswerTables(const Target& target, uint32_t asked);
 
-  // The PID of another living collector that records the process, 0 if none.
-  pid_t OtherCollector(const heaptap_control& control);
-  bool IsCollector(pid_t pid);
-
-  // Reads whose process it is, and its service and control group, for the time after its end too. A process whose owner
-  // ever changed belongs to root only. False: that is not known now, because the process was late or its user has no
-  // time left; then nothing changes.
-  bool NoteOwner(Target& target);
+  // Passes the other living collector that the control block names, or null.
+  using CollectorDone = std::function<void(std::shared_ptr<const OtherCollector>)>;
+  void FindCollector(const heaptap_control& control, CollectorDone done);
 
  private:
+  // `other`: the collector that has control of the target, or null.
+  void TakeUnless(std::shared_ptr<const OtherCollector> other, Target& target, const heaptap_control& control);
+  void HandleWritten(Target& target, const absl::Status& status, uint32_t rate);
+  // For another thread.
+  std::function<bool()> IsCurrent(const Target& target) const;
+  void NoteLate(uint64_t process_id, const absl::Status& status);
   // Says it, unless too much was said.
   void Report(absl::string_view line);
 
   bpf::Processes& processes_;
-  worker::Hands& hands_;
+  worker::Looks& orders_;
+  TargetTable& targets_;
   const Options options_;
-  std::set<pid_t> collectors_reported_;  // other collectors
+  std::set<pid_t> collectors_reported_;  // others, with a message
   size_t failures_reported_ = 0;
 };
 

@@ -207,9 +207,7 @@ void Endings::CloseOne(Target& target, const Closing& closing) {
   Close(process_id);
 }
 
-bool Endings::IsLeftToOther(const Target& target) {
-  return target.foreign && controls_.IsCollector(target.other_collector);
-}
+bool Endings::IsLeftToOther(const Target& target) { return target.other != nullptr && !target.other->HasEnded(); }
 
 void Endings::Close(uint64_t process_id) {
   unwinding_.Forget(process_id);

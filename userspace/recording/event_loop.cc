@@ -315,16 +315,20 @@ void EventLoop::HandleStart(Target& target, const heaptap_event& event) {
   if (std::exchange(target.was_found, false)) books_.processes().UncountBeginning(target.process_id);
   target.started = true;
   target.books.is_saved = false;
-  if (status.ok()) target.control_address = event.argument;
-  if (everyone_ != nullptr) {
+  if (status.ok()) Controls::Note(target, control, event.argument);
+  const auto take = [this, is_control = status.ok(), control](Target& now) {
+    if (is_control && now.policy.record) controls_.Take(now, control);
+  };
+  if (everyone_ == nullptr) {
+    take(target);
+  } else {
     everyone_->ForgetNewcomer(target.pid);
-    everyone_->ApplyPolicy(target);
+    everyone_->ApplyPolicy(target, take);
     // The process began before mappings were watched.
     if (!spaces_.Hold(target.pid)) everyone_->LookAgain(target.pid);
   }
-  if (status.ok()) {
-    if (target.policy.record) controls_.Use(target, control, event.argument);
-  } else if (!std::exchange(target.control_refused, true)) {
+  if (status.ok()) return;
+  if (!std::exchange(target.control_refused, true)) {
     base::Say(absl::StrCat(status.message(), "; its stacks are shown with the allocator's frames"));
   }
 }

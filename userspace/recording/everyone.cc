@@ -53,7 +53,6 @@ void Measure(BookFigures& figures, const heaptap_process& process, base::Instant
 
 Everyone::Everyone(const Means& means, RecorderOptions& options, Calls calls)
     : books_(means.books),
-      hands_(means.hands),
       looks_(means.looks),
       orders_(means.orders),
       errands_(means.errands),
@@ -70,9 +69,13 @@ Everyone::Everyone(const Means& means, RecorderOptions& options, Calls calls)
       options_(options),
       record_running_(std::move(calls.record_running)),
       pump_(std::move(calls.pump)),
+      readings_(means.readings),
       rates_(targets_, controls_),
-      upkeep_(
-          {.books = books_, .hands = hands_, .targets = targets_, .dumps = dumps_, .background = means.background}) {}
+      upkeep_({.books = books_,
+               .hands = means.hands,
+               .targets = targets_,
+               .dumps = dumps_,
+               .background = means.background}) {}
 
 void Everyone::Fail(const absl::Status& status) {
   failed_ = true;
@@ -147,12 +150,13 @@ void Everyone::TakeOverBooks() {
       target.books.mappings_saved = base::Instant::FromNanoseconds(state->saved);
       spaces_.Keep(target.pid, std::move(state->space));
     }
-    if (target.started) ApplyPolicy(target);
-    // At once: a process that still names an earlier, dead collector gives up its next dump.
-    if (target.started && target.policy.record && target.control_address != 0) {
-      controls_.TakeFound(target, target.control_address).IgnoreError();
-    }
     newcomers_.Add(target.pid);
+    if (!target.started) continue;
+    // At once: a process that still names an earlier, dead collector gives up its next dump.
+    ApplyPolicy(target, [this](Target& now) {
+      if (!now.policy.record || now.control_address == 0) return;
+      controls_.FindAndTake(now, {now.control_address}, [](const absl::Status&) {});
+    });
   }
   pump_();
   endings_.FindAllUnnoticedEnds();
@@ -210,6 +214,7 @@ void Everyone::HandleEnter(const heaptap_event& event) {
 
 void Everyone::InspectNewcomers() {
   for (const uint64_t process_id : std::exchange(ignored_, {})) endings_.Close(process_id);
+  readings_.ReadWanted();
   newcomers_.Look([this](pid_t pid) { return looks_.HasRoom(pid); }, [this](pid_t pid) { LookAt(pid); });
 }
 
@@ -228,7 +233,8 @@ void Everyone::SaveAllStates() {
 bool Everyone::HasInspected() {
   // Files that are being read make another look necessary.
   errands_.HandleDone();
-  return newcomers_.empty() && looks_.IsIdle() && !allocators_.IsWaiting();
+  orders_.HandleDone();
+  return newcomers_.empty() && looks_.IsIdle() && orders_.IsIdle() && !allocators_.IsWaiting();
 }
 
 void Everyone::InspectAll() {
@@ -263,33 +269,52 @@ void Everyone::HandleInspected(uint64_t process_id, absl::StatusOr<Inspection> i
   spaces_.Update(target.pid, inspection->space, known.nanoseconds());
   target.books.is_saved = false;
   if (!allocators_.HasAttached(*inspection)) return;
-  if (!std::exchange(target.started, true)) {
-    target.control_address = inspection->control_address;
-    ApplyPolicy(target);
-  }
-  absl::Status taken;
-  if (target.policy.record && inspection->control_address != 0) {
-    taken = controls_.TakeFound(target, inspection->control_address);
-  }
-  HandleTried(target.pid, worker::MayPass(taken) ? taken : absl::OkStatus());
+  if (!std::exchange(target.started, true)) SetPolicy(target, inspection->facts);
+  if (!target.policy.record || inspection->control_addresses.empty()) return HandleTried(target.pid, absl::OkStatus());
+  controls_.FindAndTake(target, inspection->control_addresses, [this, pid = target.pid](const absl::Status& taken) {
+    HandleTried(pid, worker::MayPass(taken) ? taken : absl::OkStatus());
+  });
 }
 
-void Everyone::ApplyPolicy(Target& target) {
-  requests_.NoteOwner(target);
+void Everyone::ApplyPolicy(Target& target, Then then) {
   const std::optional<Rules>& rules = options_.system_wide->rules;
-  if (rules.has_value()) {
-    process::Facts facts;
-    facts.pid = target.pid;
-    facts.command = target.name;  // all that is known if the process has ended
-    if (rules->needs_facts()) {
-      absl::StatusOr<process::Facts> read = hands_.Facts(target.pid);
-      if (worker::MayPass(read.status())) {
-        // The process was late, or its user has no time left.
-        target.is_unconfigured = true;
-        return;
-      }
-      if (read.ok()) facts = *std::move(read);
-    }
+  process::Facts facts;
+  facts.pid = target.pid;
+  facts.command = target.name;
+  if (!rules.has_value() || !rules->needs_facts()) {
+    SetPolicy(target, facts);
+    return then(target);
+  }
+  // Its policy if it ends before it is read.
+  target.policy = rules->Find(facts);
+  without_facts_[target.process_id].push_back(std::move(then));
+  readings_.Want(target);
+}
+
+void Everyone::HandleRead(Target& target, const process::Facts* facts) {
+  requests_.NoteUser(target);
+  const auto found = without_facts_.find(target.process_id);
+  if (found == without_facts_.end()) return;
+  const std::vector<Then> then = std::move(found->second);
+  without_facts_.erase(found);
+  if (facts != nullptr) {
+    Configure(target, *facts);
+  } else {
+    process::Facts known;
+    known.pid = target.pid;
+    known.command = target.name;
+    Configure(target, known);
+  }
+  for (const Then& one : then) one(target);
+}
+
+void Everyone::SetPolicy(Target& target, const process::Facts& facts) {
+  readings_.Want(target);
+  Configure(target, facts);
+}
+
+void Everyone::Configure(Target& target, const process::Facts& facts) {
+  if (const std::optional<Rules>& rules = options_.system_wide->rules; rules.has_value()) {
     target.policy = rules->Find(facts);
   }
   const Policy& policy = target.policy;
@@ -319,8 +344,9 @@ void Everyone::SetRules(Rules rules, const Policy& defaults, const Retention& re
   TellRate();
   for (auto& [process_id, target] : targets_) {
     if (target.ending.has_value() || !target.started) continue;
-    ApplyPolicy(target);
-    if (target.policy.record && !target.foreign) controls_.Write(target);
+    ApplyPolicy(target, [this](Target& now) {
+      if (now.policy.record && !now.foreign) controls_.Write(now);
+    });
   }
   RecordIgnored();
 }
@@ -351,13 +377,14 @@ void Everyone::Tick(base::Instant now) {
     if (target == nullptr) continue;
     const bool is_new = target->books.last.time == base::Instant::InfinitePast();
     // Once more, when it has settled.
-    if (is_new || !target->owner_known) requests_.NoteOwner(*target);
+    if (is_new || !target->facts.is_known() || without_facts_.contains(process_id)) readings_.Want(*target);
     if (is_new) {
       // Recorded since its exec or its parent's fork, but its allocator was attached after heaptap:start.
       if (!target->started) newcomers_.Add(target->pid);
     }
     Measure(target->books, recorded.process, now);
   }
+  std::erase_if(without_facts_, [this](const auto& waiting) { return targets_.Find(waiting.first) == nullptr; });
   endings_.EndMissing(*processes);
   for (auto& [process_id, target] : targets_) {
     if (target.ending.has_value()) continue;

@@ -9,8 +9,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -29,6 +31,7 @@
 #include "userspace/recording/endings.h"
 #include "userspace/recording/newcomers.h"
 #include "userspace/recording/rates.h"
+#include "userspace/recording/readings.h"
 #include "userspace/recording/recorder_options.h"
 #include "userspace/recording/requests.h"
 #include "userspace/recording/target.h"
@@ -56,6 +59,7 @@ class Everyone {
     TargetTable& targets;
     AddressSpaces& spaces;
     Controls& controls;
+    Readings& readings;
     Allocators& allocators;
     Unwinding& unwinding;
     Dumps& dumps;
@@ -87,6 +91,8 @@ class Everyone {
   void HandleEnter(const heaptap_event& event);
   // The process has fired heaptap:start.
   void ForgetNewcomer(pid_t pid) { newcomers_.Forget(pid); }
+  // As Readings::OnRead.
+  void HandleRead(Target& target, const process::Facts* facts);
   // Begins to look at the processes that wait for it. To be called after each batch of events.
   void InspectNewcomers();
   // Looks at the processes that are running when the recording begins, for a bounded time, and writes this collector
@@ -102,9 +108,13 @@ class Everyone {
   void LookAgain(pid_t pid) { newcomers_.Add(pid); }
   // A file has just got its probes (Allocators::Options::on_attached).
   void RecordMapping(const elf::Mapping& file);
-  // Sets the policy by the rules and configures the kernel. A process that is not to be recorded stays a target until
-  // the next InspectNewcomers.
-  void ApplyPolicy(Target& target);
+  // Sets the policy by the rules, configures the kernel, and then calls `then`: later, if the rules need facts that
+  // must be read. A process that is not to be recorded stays a target until the next InspectNewcomers.
+  using Then = std::function<void(Target&)>;
+  void ApplyPolicy(
+      Target& target, Then then = [](Target&) {});
+  // The same at once, by facts that have been read.
+  void SetPolicy(Target& target, const process::Facts& facts);
   // Applies new settings to all processes.
   void SetRules(Rules rules, const Policy& defaults, const Retention& retention, double budget);
 
@@ -137,6 +147,7 @@ class Everyone {
   // Whether no process waits to be looked at. Handles what has been read.
   bool HasInspected();
   void HandleInspected(uint64_t process_id, absl::StatusOr<Inspection> inspection);
+  void Configure(Target& target, const process::Facts& facts);
   // Records a running process, or completes what is known of a recorded one.
   void LookAt(pid_t pid);
   // Applies the current rules to the processes that an earlier rule ignored.
@@ -146,7 +157,6 @@ class Everyone {
   void Fail(const absl::Status& status);
 
   bpf::Books& books_;
-  worker::Hands& hands_;
   worker::Looks& looks_;
   worker::Looks& orders_;
   worker::Errands& errands_;
@@ -163,11 +173,13 @@ class Everyone {
   RecorderOptions& options_;
   const std::function<void(pid_t, std::function<void(const absl::Status&)>)> record_running_;
   const std::function<void()> pump_;
+  Readings& readings_;
   Rates rates_;
   Upkeep upkeep_;
   TargetStates* states_ = nullptr;
   Newcomers newcomers_;         // entered, but heaptap:start not seen; or their files have just been read or attached
   std::set<uint64_t> ignored_;  // process ids to close because a rule ignores a living process
+  std::map<uint64_t, std::vector<Then>> without_facts_;  // process ids of targets whose rule is not known yet
   bool shall_list_again_ = false;
   uint64_t mappings_lost_ = 0;  // as of the last RepairSpaces
   base::Instant repaired_ = base::Instant::InfinitePast();

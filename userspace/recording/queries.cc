@@ -10,17 +10,12 @@
 #include "userspace/base/clock.h"
 #include "userspace/base/repeated_task.h"
 #include "userspace/process/control_block.h"
-#include "userspace/process/facts.h"
-#include "userspace/process/memory_use.h"
 
 namespace heaptap::recording {
 namespace {
 
 // The summaries of dozens of processes with hundreds of call paths.
 constexpr absl::Duration kQuickSummaries = absl::Milliseconds(10);
-
-// Each reading opens the memory of every process.
-constexpr absl::Duration kActiveInterval = absl::Seconds(1);
 
 absl::Status NoControlBlock(pid_t pid) {
   return absl::FailedPreconditionError(
@@ -68,8 +63,8 @@ profile::ProcessSummary Queries::Summarise(const Target& target, const TallySums
   summary.process_id = target.process_id;
   summary.command = target.name;
   if (const AddressSpace* space = dumps_.Space(target); space != nullptr) summary.executable = space->executable;
-  summary.service = target.service;
-  summary.control_group = target.control_group;
+  summary.service = target.facts.service;
+  summary.control_group = target.facts.control_group;
   summary.recorded_since = target.books.since;
   summary.live_bytes = sums.live.bytes;
   summary.live_objects = sums.live.objects;
@@ -77,7 +72,7 @@ profile::ProcessSummary Queries::Summarise(const Target& target, const TallySums
   summary.allocated_objects = sums.allocated.objects;
   summary.samples = sums.allocated.samples;
   summary.contexts = sums.contexts;
-  summary.owner = target.owner;
+  summary.owner = target.facts.owner;
   if (target.ending.has_value()) {
     summary.peak_bytes = static_cast<double>(target.ending->peak);
   } else {
@@ -89,7 +84,10 @@ profile::ProcessSummary Queries::Summarise(const Target& target, const TallySums
   }
   summary.peak_bytes = std::max(summary.peak_bytes, summary.live_bytes);
   summary.lg_sample = target.LgSample();
-  if (!target.ending.has_value()) summary.active = target.active;
+  if (!target.ending.has_value()) {
+    summary.active = target.active;
+    if (target.facts.memory.resident_bytes >= 0) summary.resident_bytes = target.facts.memory.resident_bytes;
+  }
   summary.allocator = target.allocator_name;
   for (uint32_t reason = HEAPTAP_NO_LOSS + 1; reason < losses.size(); reason++) {
     if (losses[reason].events != 0) summary.losses[std::string(bpf::LossName(reason))] = losses[reason].events;
@@ -97,22 +95,9 @@ profile::ProcessSummary Queries::Summarise(const Target& target, const TallySums
   return summary;
 }
 
-// One question for all processes, which no process can delay.
-void Queries::AddResidentBytes(std::vector<profile::ProcessSummary>& summaries) {
-  std::vector<uint32_t> pids;
-  pids.reserve(summaries.size());
-  for (const profile::ProcessSummary& summary : summaries) pids.push_back(static_cast<uint32_t>(summary.pid));
-  const std::map<uint32_t, process::MemoryUse> uses = hands_.MemoryUse(pids);
-  for (profile::ProcessSummary& summary : summaries) {
-    const auto found = uses.find(static_cast<uint32_t>(summary.pid));
-    // Checked afterwards: the PID may have been reused meanwhile.
-    if (found == uses.end() || !books_.processes().IsCurrent(summary.pid, summary.process_id)) continue;
-    if (found->second.resident_bytes >= 0) summary.resident_bytes = found->second.resident_bytes;
-  }
-}
-
-std::optional<std::vector<profile::ProcessSummary>> Queries::PlanSummaries() {
+absl::StatusOr<std::optional<std::vector<profile::ProcessSummary>>> Queries::PlanSummaries() {
   if (summaries_.has_value()) return summaries_;
+  if (!readings_.Refresh(base::Now())) return absl::ResourceExhaustedError("processes are being read");
   for (const auto& [process_id, target] : targets_) dumps_.TakeFrees(target);
   return std::nullopt;
 }
@@ -120,13 +105,6 @@ std::optional<std::vector<profile::ProcessSummary>> Queries::PlanSummaries() {
 std::vector<profile::ProcessSummary> Queries::MakeSummaries(const absl::flat_hash_map<uint64_t, TallySums>& sums,
                                                             absl::Duration cost) {
   const base::Instant begin = base::Now();
-  if (begin - active_read_ >= kActiveInterval) {
-    active_read_ = begin;
-    for (auto& [process_id, target] : targets_) {
-      controls_.ReadActive(target);
-      requests_.NoteOwner(target);
-    }
-  }
   std::vector<profile::ProcessSummary> summaries;
   const std::map<uint64_t, bpf::Losses> all_losses = books_.entries().ReadAllLosses();
   const TallySums none;
@@ -138,7 +116,6 @@ std::vector<profile::ProcessSummary> Queries::MakeSummaries(const absl::flat_has
     summaries.push_back(Summarise(target, has_tallies ? own->second : none,
                                   losses == all_losses.end() ? bpf::Losses{} : losses->second));
   }
-  AddResidentBytes(summaries);
   std::ranges::sort(summaries, {}, &profile::ProcessSummary::pid);
   summaries_ = summaries;
   summaries_made_ = base::Now();
@@ -146,14 +123,14 @@ std::vector<profile::ProcessSummary> Queries::MakeSummaries(const absl::flat_has
   return summaries;
 }
 
-absl::StatusOr<std::optional<uid_t>> Queries::Owner(const profile::ProcessRef& process) {
+absl::StatusOr<std::optional<uid_t>> Queries::Owner(const profile::ProcessRef& process, base::Instant asked) {
   absl::StatusOr<Target*> target = FindForClient(process);
   if (!target.ok()) return target.status();
-  // As of now: the process may have changed its user.
-  if (!requests_.NoteOwner(**target)) {
+  // The process may have changed its user.
+  if (!readings_.IsRead(**target, asked)) {
     return absl::ResourceExhaustedError(absl::StrCat("the owner of process ", process.pid, " is not known now"));
   }
-  return (*target)->owner;
+  return (*target)->facts.owner;
 }
 
 absl::StatusOr<ProfilePlan> Queries::Plan(const profile::ProcessRef& process) {
@@ -163,30 +140,47 @@ absl::StatusOr<ProfilePlan> Queries::Plan(const profile::ProcessRef& process) {
   return dumps_.Plan(**target);
 }
 
-absl::StatusOr<profile::ResidentBytes> Queries::ResidentOf(const Target& target) {
-  absl::StatusOr<profile::ResidentBytes> resident = hands_.Residency(target.pid);
-  // Checked afterwards: the PID may have been reused meanwhile.
-  if (books_.processes().IsCurrent(target.pid, target.process_id)) return resident;
-  return absl::NotFoundError(absl::StrCat("process ", target.pid, " is not recorded"));
+void Queries::ReadResident(const Target& target, Done<profile::ResidentBytes> done) {
+  if (!orders_.HasRoom(target.pid)) return done(absl::UnavailableError("too many orders wait"));
+  const auto resident = std::make_shared<absl::StatusOr<profile::ResidentBytes>>(profile::ResidentBytes());
+  orders_.Start(
+      target.pid, [pid = target.pid, resident](worker::Hands& hands, int) { *resident = hands.Residency(pid); },
+      [this, process = profile::ProcessRef{target.pid, target.process_id}, resident, done = std::move(done)] {
+        // Checked afterwards: the PID may have been reused meanwhile.
+        const absl::Status is_it = FindForClient(process).status();
+        done(is_it.ok() ? *resident : is_it);
+      });
 }
 
-std::vector<profile::CoveragePart> Queries::CoverageOf(Target& target, double live) {
-  std::optional<heaptap_statistics> statistics;
-  if (target.control_address != 0) {
-    const absl::StatusOr<heaptap_control> control = controls_.Order(target, worker::ControlVerb::kRead);
-    if (control.ok() && !process::IsGuest(*control)) statistics = control->statistics;
-  }
-  const absl::StatusOr<profile::ResidentBytes> resident = ResidentOf(target);
-  if (!resident.ok()) return {};
-  return profile::Cover(*resident, statistics.has_value() ? &*statistics : nullptr, live);
+void Queries::ReadCoverage(const profile::ProcessRef& process, Done<CoverageFacts> done) {
+  const absl::StatusOr<Target*> target = FindForClient(process);
+  if (!target.ok()) return done(target.status());
+  const auto with_statistics = [this, process, done = std::move(done)](std::optional<heaptap_statistics> statistics) {
+    const absl::StatusOr<Target*> now = FindForClient(process);
+    if (!now.ok()) return done(now.status());
+    ReadResident(**now, [statistics, done](const absl::StatusOr<profile::ResidentBytes>& resident) {
+      CoverageFacts facts = {.statistics = statistics};
+      if (resident.ok()) facts.resident = *resident;
+      done(facts);
+    });
+  };
+  if ((*target)->control_address == 0) return with_statistics({});
+  controls_.Read(**target, [with_statistics](const absl::StatusOr<heaptap_control>& control) {
+    const bool has_own = control.ok() && !process::IsGuest(*control);
+    with_statistics(has_own ? std::optional(control->statistics) : std::nullopt);
+  });
 }
 
-absl::StatusOr<profile::Snapshot> Queries::Finish(const ProfilePlan& plan, BuiltProfile& built, bool with_coverage) {
+absl::StatusOr<profile::Snapshot> Queries::Finish(const ProfilePlan& plan, BuiltProfile& built,
+                                                  const std::optional<CoverageFacts>& facts) {
   absl::StatusOr<Target*> target = FindForClient(plan.process);
   if (!target.ok()) return target.status();
   dumps_.Complete(**target, built.profile);
   profile::Snapshot snapshot = {.profile = std::move(built.profile), .process_id = plan.process.process_id};
-  if (with_coverage) snapshot.coverage = CoverageOf(**target, snapshot.profile.Live().bytes);
+  if (facts.has_value() && facts->resident.has_value()) {
+    const heaptap_statistics* const statistics = facts->statistics.has_value() ? &*facts->statistics : nullptr;
+    snapshot.coverage = profile::Cover(*facts->resident, statistics, snapshot.profile.Live().bytes);
+  }
   if (plan.space != nullptr) snapshot.executable = plan.space->executable;
   snapshot.time = base::WallNow();
   return snapshot;
@@ -205,58 +199,68 @@ absl::Status Queries::DumpOne(const profile::ProcessRef& process) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<profile::AllocatorFigures> Queries::ReadAllocatorFigures(const profile::ProcessRef& process) {
-  absl::StatusOr<Target*> target = FindForClient(process);
-  if (!target.ok()) return target.status();
-  if ((*target)->control_address == 0) return NoControlBlock(process.pid);
-  const absl::StatusOr<heaptap_control> control = controls_.Order(**target, worker::ControlVerb::kRead);
-  if (!control.ok()) return AskAgainIfItMayPass(control.status());
-  profile::AllocatorFigures figures = process::AllocatorFiguresOf(*control);
-  figures.lg_sample = (*target)->LgSample();
-  return figures;
+void Queries::ReadAllocatorFigures(const profile::ProcessRef& process, Done<profile::AllocatorFigures> done) {
+  const absl::StatusOr<Target*> target = FindForClient(process);
+  if (!target.ok()) return done(target.status());
+  if ((*target)->control_address == 0) return done(NoControlBlock(process.pid));
+  controls_.Read(**target, [this, process, done = std::move(done)](const absl::StatusOr<heaptap_control>& control) {
+    if (!control.ok()) return done(AskAgainIfItMayPass(control.status()));
+    const absl::StatusOr<Target*> now = FindForClient(process);
+    if (!now.ok()) return done(now.status());
+    profile::AllocatorFigures figures = process::AllocatorFiguresOf(*control);
+    figures.lg_sample = (*now)->LgSample();
+    done(figures);
+  });
 }
 
-absl::StatusOr<profile::ResidentBytes> Queries::Resident(const profile::ProcessRef& process) {
-  absl::StatusOr<Target*> target = FindForClient(process);
-  if (!target.ok()) return target.status();
-  absl::StatusOr<profile::ResidentBytes> resident = ResidentOf(**target);
-  if (!resident.ok()) return AskAgainIfItMayPass(resident.status());
-  return resident;
+void Queries::Resident(const profile::ProcessRef& process, Done<profile::ResidentBytes> done) {
+  const absl::StatusOr<Target*> target = FindForClient(process);
+  if (!target.ok()) return done(target.status());
+  ReadResident(**target, [done = std::move(done)](const absl::StatusOr<profile::ResidentBytes>& resident) {
+    resident.ok() ? done(*resident) : done(AskAgainIfItMayPass(resident.status()));
+  });
 }
 
-absl::Status Queries::SetActive(const profile::ProcessRef& process, bool active) {
-  absl::StatusOr<Target*> target = FindForClient(process);
-  if (!target.ok()) return target.status();
-  if ((*target)->control_address == 0) return NoControlBlock(process.pid);
-  absl::Status status = controls_.Order(**target, worker::ControlVerb::kActive, active ? 1 : 0).status();
-  if (status.ok()) (*target)->active = active;
-  summaries_.reset();
-  return AskAgainIfItMayPass(status);
+void Queries::SetActive(const profile::ProcessRef& process, bool active, StatusDone done) {
+  const absl::StatusOr<Target*> target = FindForClient(process);
+  if (!target.ok()) return done(target.status());
+  if ((*target)->control_address == 0) return done(NoControlBlock(process.pid));
+  controls_.Order(**target, worker::ControlVerb::kActive, active ? 1 : 0,
+                  [this, process, active, done = std::move(done)](const absl::StatusOr<heaptap_control>& control) {
+                    Target* const now = targets_.Find(process.process_id);
+                    if (control.ok() && now != nullptr) now->active = active;
+                    summaries_.reset();
+                    done(AskAgainIfItMayPass(control.status()));
+                  });
 }
 
-absl::Status Queries::SetRate(const profile::ProcessRef& process, std::optional<uint32_t> lg_sample) {
-  absl::StatusOr<Target*> target = FindForClient(process);
-  if (!target.ok()) return target.status();
-  if ((*target)->control_address == 0) return NoControlBlock(process.pid);
+void Queries::SetRate(const profile::ProcessRef& process, std::optional<uint32_t> lg_sample, StatusDone done) {
+  const absl::StatusOr<Target*> target = FindForClient(process);
+  if (!target.ok()) return done(target.status());
+  if ((*target)->control_address == 0) return done(NoControlBlock(process.pid));
   if ((*target)->foreign) {
-    return absl::FailedPreconditionError(absl::StrCat("another collector controls the rate of process ", process.pid));
+    return done(
+        absl::FailedPreconditionError(absl::StrCat("another collector controls the rate of process ", process.pid)));
   }
+  // Its rate is being written: asked again.
+  if ((*target)->is_writing) return done(absl::ResourceExhaustedError("its rate is being written"));
   const std::optional<uint32_t> before = std::exchange((*target)->asked_lg_sample, lg_sample);
   // Use exactly this rate for now; the budget may raise it again later.
   const uint32_t raised_before = std::exchange((*target)->raised, 0);
-  absl::Status written = controls_.Order(**target, worker::ControlVerb::kTake, (*target)->CollectorRate()).status();
-  // With a rate that the process does not have, the errors of its figures would be wrong. One that has ended needs
-  // none.
-  if (!written.ok() && !absl::IsNotFound(written)) {
-    (*target)->asked_lg_sample = before;
-    (*target)->raised = raised_before;
-    return AskAgainIfItMayPass(written);
-  }
-  (*target)->is_unwritten = false;
-  (*target)->written_rate = (*target)->WantedRate();
-  (*target)->books.is_saved = false;
-  summaries_.reset();
-  return absl::OkStatus();
+  controls_.Write(**target,
+                  [this, process, before, raised_before, done = std::move(done)](const absl::Status& written) {
+                    Target* const now = targets_.Find(process.process_id);
+                    // With a rate that the process does not have, the errors of its figures would be wrong. One that
+                    // has ended needs none.
+                    if (now != nullptr && !written.ok() && !absl::IsNotFound(written)) {
+                      now->asked_lg_sample = before;
+                      now->raised = raised_before;
+                      return done(AskAgainIfItMayPass(written));
+                    }
+                    if (now != nullptr) now->books.is_saved = false;
+                    summaries_.reset();
+                    done(absl::OkStatus());
+                  });
 }
 
 profile::CollectorFigures Queries::Figures(std::vector<profile::ProcessSummary> processes,

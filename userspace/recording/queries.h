@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "heaptap/contract.h"
 #include "userspace/base/clock.h"
 #include "userspace/bpf/books.h"
 #include "userspace/profile/figures.h"
@@ -22,58 +24,73 @@
 #include "userspace/recording/controls.h"
 #include "userspace/recording/dumps.h"
 #include "userspace/recording/profile_plan.h"
+#include "userspace/recording/readings.h"
 #include "userspace/recording/requests.h"
 #include "userspace/recording/tally_sums.h"
 #include "userspace/recording/target.h"
 #include "userspace/recording/target_table.h"
-#include "userspace/worker/hands.h"
+#include "userspace/worker/looks.h"
 
 namespace heaptap::recording {
 
 class Queries {
  public:
+  template <typename Answer>
+  using Done = std::function<void(absl::StatusOr<Answer>)>;
+  // What the parts of the resident memory follow from.
+  struct CoverageFacts {
+    std::optional<heaptap_statistics> statistics = {};  // of libheaptap.so
+    std::optional<profile::ResidentBytes> resident = {};
+  };
   // What it needs of others, which must outlive this object.
   struct Means {
     const bpf::Books& books;
-    worker::Hands& hands;
+    worker::Looks& orders;
     TargetTable& targets;
     Controls& controls;
+    Readings& readings;
     Dumps& dumps;
     Requests& requests;
   };
   explicit Queries(const Means& means)
       : books_(means.books),
-        hands_(means.hands),
+        orders_(means.orders),
         targets_(means.targets),
         controls_(means.controls),
+        readings_(means.readings),
         dumps_(means.dumps),
         requests_(means.requests) {}
 
   // The summaries of all processes, if they are known. Otherwise they are made in three steps, of which this is the
-  // first, and another thread does the second one, SumAllTallies.
-  std::optional<std::vector<profile::ProcessSummary>> PlanSummaries();
+  // first, and another thread does the second one, SumAllTallies. ResourceExhausted: ask again.
+  absl::StatusOr<std::optional<std::vector<profile::ProcessSummary>>> PlanSummaries();
   // The third step. `cost`: of SumAllTallies.
   std::vector<profile::ProcessSummary> MakeSummaries(const absl::flat_hash_map<uint64_t, TallySums>& sums,
                                                      absl::Duration cost);
   // To be called when something may have changed. With very many call paths, the summaries stay for a time.
   void ForgetSummaries(base::Instant now);
   profile::ProcessSummary Summarise(const Target& target, const TallySums& sums);
-  absl::StatusOr<std::optional<uid_t>> Owner(const profile::ProcessRef& process);
+  // As of `asked`, or later. ResourceExhausted: ask again.
+  absl::StatusOr<std::optional<uid_t>> Owner(const profile::ProcessRef& process, base::Instant asked);
 
   // A profile is made in three steps, of which another thread does the second one, BuildPlanned.
   // ResourceExhausted: stacks of the process wait for unwind tables; ask again later.
   absl::StatusOr<ProfilePlan> Plan(const profile::ProcessRef& process);
-  // Takes `built.profile`. `with_coverage`: with the parts of the resident memory.
-  absl::StatusOr<profile::Snapshot> Finish(const ProfilePlan& plan, BuiltProfile& built, bool with_coverage);
+  // Takes `built.profile`. `facts`: for the parts of the resident memory.
+  absl::StatusOr<profile::Snapshot> Finish(const ProfilePlan& plan, BuiltProfile& built,
+                                           const std::optional<CoverageFacts>& facts);
   // The next step for a dump, after Dumps::Fill: reports it, and returns its path.
   absl::StatusOr<std::string> Publish(const profile::ProcessRef& process, const Dumps::Filled& filled);
   // A dump that no account pays for, in the background, which prints its errors.
   absl::Status DumpOne(const profile::ProcessRef& process);
 
-  absl::StatusOr<profile::AllocatorFigures> ReadAllocatorFigures(const profile::ProcessRef& process);
-  absl::StatusOr<profile::ResidentBytes> Resident(const profile::ProcessRef& process);
-  absl::Status SetActive(const profile::ProcessRef& process, bool active);
-  absl::Status SetRate(const profile::ProcessRef& process, std::optional<uint32_t> lg_sample);
+  // Hands answer these, so `done` may be called later. ResourceExhausted: ask again.
+  void ReadCoverage(const profile::ProcessRef& process, Done<CoverageFacts> done);
+  void ReadAllocatorFigures(const profile::ProcessRef& process, Done<profile::AllocatorFigures> done);
+  void Resident(const profile::ProcessRef& process, Done<profile::ResidentBytes> done);
+  using StatusDone = std::function<void(absl::Status)>;
+  void SetActive(const profile::ProcessRef& process, bool active, StatusDone done);
+  void SetRate(const profile::ProcessRef& process, std::optional<uint32_t> lg_sample, StatusDone done);
   // `events`: of the recording, by kind.
   profile::CollectorFigures Figures(std::vector<profile::ProcessSummary> processes,
                                     const profile::CountsByName& events);
@@ -84,21 +101,19 @@ class Queries {
 
  private:
   profile::ProcessSummary Summarise(const Target& target, const TallySums& sums, const bpf::Losses& losses);
-  std::vector<profile::CoveragePart> CoverageOf(Target& target, double live);
-  void AddResidentBytes(std::vector<profile::ProcessSummary>& summaries);
-  absl::StatusOr<profile::ResidentBytes> ResidentOf(const Target& target);
+  void ReadResident(const Target& target, Done<profile::ResidentBytes> done);
   absl::StatusOr<Target*> FindForClient(const profile::ProcessRef& process);
 
   const bpf::Books& books_;
-  worker::Hands& hands_;
+  worker::Looks& orders_;
   TargetTable& targets_;
   Controls& controls_;
+  Readings& readings_;
   Dumps& dumps_;
   Requests& requests_;
   std::optional<std::vector<profile::ProcessSummary>> summaries_;
   base::Instant summaries_made_ = base::Instant::InfinitePast();
   absl::Duration summaries_cost_ = {};
-  base::Instant active_read_ = base::Instant::InfinitePast();
 };
 
 }  // namespace heaptap::recording

@@ -28,6 +28,9 @@ constexpr absl::Duration kTablesPatience = absl::Seconds(20);
 // For looks at processes whose user is the one who waits.
 constexpr worker::Hands::Bounds kOwnHands = {.patience = absl::Seconds(10)};
 
+// At the end of a recording, for control blocks that are being released.
+constexpr absl::Duration kReleasePatience = absl::Seconds(10);
+
 // Orders of one user that wait: some for each of hundreds of processes.
 constexpr size_t kMaxOrdersWaiting = 1024;
 
@@ -57,22 +60,13 @@ bool HasOwnThreads(const RecorderOptions& options) {
   return options.system_wide.has_value() && options.background == Background::Place::kOwnThread;
 }
 
+std::string NameOf(pid_t pid, const Inspection& inspection) {
+  return absl::StrCat("process ", pid, " (", base::AsciiOnly(inspection.facts.command), ")");
+}
+
 AddressSpaces::Scope ScopeFor(const RecorderOptions& options) {
   if (options.system_wide.has_value()) return AddressSpaces::Scope::kSystemWide;
   return options.follow ? AddressSpaces::Scope::kKeptAndChildren : AddressSpaces::Scope::kKept;
-}
-
-// FailedPrecondition: another collector records the process `name`.
-absl::StatusOr<heaptap_control> ReadFreeControl(pid_t pid, uint64_t address, const std::string& name,
-                                                worker::Hands& hands, Controls& controls) {
-  absl::StatusOr<heaptap_control> control = hands.Control(pid, {.address = address}, [] { return true; });
-  if (!control.ok()) return control;
-  if (const pid_t other = controls.OtherCollector(*control); other != 0) {
-    return absl::FailedPreconditionError(absl::StrCat(name, " is already recorded by another heaptap (process ", other,
-                                                      "): if that is the daemon, use heaptap dump ", pid,
-                                                      "; otherwise end it first"));
-  }
-  return control;
 }
 
 }  // namespace
@@ -137,10 +131,13 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
               options_.system_wide.has_value() ? worker::Hands::kOfThread : kOwnHands, kMaxOrdersWaiting,
               HasOwnThreads(options_) ? worker::Looks::Place::kOwnThreads : worker::Looks::Place::kCaller),
       spaces_(ScopeFor(options_)),
-      controls_(books_->processes(), hands_,
+      controls_({.processes = books_->processes(), .orders = orders_, .targets = targets_},
                 {.is_system_wide = options_.system_wide.has_value(), .follow = options_.follow}),
+      readings_({.processes = books_->processes(), .orders = orders_, .targets = targets_},
+                [this](Target& target, const process::Facts* facts) {
+                  if (everyone_.has_value()) everyone_->HandleRead(target, facts);
+                }),
       allocators_({.books = *books_,
-                   .hands = hands_,
                    .looks = looks_,
                    .errands = errands_,
                    .spaces = spaces_,
@@ -176,7 +173,6 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
              options_, std::move(folder)),
       requests_({.books = *books_,
                  .errands = errands_,
-                 .hands = hands_,
                  .targets = targets_,
                  .spaces = spaces_,
                  .controls = controls_,
@@ -185,9 +181,10 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
                  .dumps = dumps_},
                 options_.system_wide.has_value()),
       queries_({.books = *books_,
-                .hands = hands_,
+                .orders = orders_,
                 .targets = targets_,
                 .controls = controls_,
+                .readings = readings_,
                 .dumps = dumps_,
                 .requests = requests_}),
       surveys_({.books = *books_, .hands = hands_, .targets = targets_, .dumps = dumps_}),
@@ -234,6 +231,7 @@ absl::Status Recorder::StartSystemWide() {
                       .targets = targets_,
                       .spaces = spaces_,
                       .controls = controls_,
+                      .readings = readings_,
                       .allocators = allocators_,
                       .unwinding = unwinding_,
                       .dumps = dumps_,
@@ -285,7 +283,12 @@ absl::Status Recorder::RecordRunning(pid_t pid) {
     allocators_.WaitFor(pid);
     inspection = allocators_.InspectNow(pid);
   }
-  return Record(pid, pidfd->get(), std::move(inspection));
+  if (!inspection.ok()) return inspection.status();
+  // Hands work in this thread, unless the recording is system-wide.
+  absl::Status recorded = absl::UnavailableError(absl::StrCat("process ", pid, " was not looked at"));
+  Record(pid, std::make_shared<const base::FileDescriptor>(*std::move(pidfd)), *std::move(inspection),
+         [&recorded](const absl::Status& status) { recorded = status; });
+  return recorded;
 }
 
 void Recorder::RecordLater(pid_t pid, Done done) {
@@ -293,37 +296,48 @@ void Recorder::RecordLater(pid_t pid, Done done) {
   if (!opened.ok()) return done(opened.status());
   const auto pidfd = std::make_shared<const base::FileDescriptor>(*std::move(opened));
   allocators_.Inspect(pid, [this, pid, pidfd, done = std::move(done)](absl::StatusOr<Inspection> inspection) {
-    if (inspection.ok() && inspection->is_pending) return done(absl::OkStatus());
-    // It may have entered meanwhile.
-    if (targets_.FindRunning(pid) != nullptr) {
-      everyone_->LookAgain(pid);
-      return done(absl::OkStatus());
-    }
-    done(Record(pid, pidfd->get(), std::move(inspection)));
+    if (!inspection.ok()) return done(inspection.status());
+    if (inspection->is_pending) return done(absl::OkStatus());
+    Record(pid, pidfd, *std::move(inspection), done);
   });
 }
 
-absl::Status Recorder::Record(pid_t pid, int pidfd, absl::StatusOr<Inspection> inspection) {
-  if (!inspection.ok()) return inspection.status();
-  const process::Facts& facts = inspection->facts;
-  if (!groups_.empty() && !groups_.Contain(facts.unified_group)) {
-    return absl::NotFoundError(absl::StrCat("process ", pid, " is in none of the recording's control groups"));
+void Recorder::Record(pid_t pid, std::shared_ptr<const base::FileDescriptor> pidfd, Inspection inspection, Done done) {
+  if (!groups_.empty() && !groups_.Contain(inspection.facts.unified_group)) {
+    return done(absl::NotFoundError(absl::StrCat("process ", pid, " is in none of the recording's control groups")));
   }
-  const std::string command = base::AsciiOnly(facts.command);
-  const std::string name = absl::StrCat("process ", pid, " (", command, ")");
-  if (inspection->files.empty()) {
-    return absl::NotFoundError(absl::StrCat(
+  const std::string name = NameOf(pid, inspection);
+  if (inspection.files.empty()) {
+    return done(absl::NotFoundError(absl::StrCat(
         name, " has no sampled allocator: start it with LD_PRELOAD=", process::PathToShow(process::Library::kAllocator),
-        ", then attach (heaptap doctor -p ", pid, " shows the command)"));
+        ", then attach (heaptap doctor -p ", pid, " shows the command)")));
   }
-  std::optional<heaptap_control> control;
-  if (inspection->control_address != 0) {
-    absl::StatusOr<heaptap_control> read = ReadFreeControl(pid, inspection->control_address, name, hands_, controls_);
-    if (!read.ok()) return read.status();
-    control = *read;
-  }
+  const auto looked_at = std::make_shared<Inspection>(std::move(inspection));
+  const auto record = [this, pid, pidfd = std::move(pidfd), looked_at,
+                       done](const std::optional<Controls::Found>& control) {
+    // It may have entered meanwhile.
+    const bool has_entered = everyone_.has_value() && targets_.FindRunning(pid) != nullptr;
+    if (has_entered) everyone_->LookAgain(pid);
+    done(has_entered ? absl::OkStatus() : RecordWith(pid, pidfd->get(), std::move(*looked_at), control));
+  };
+  if (looked_at->control_addresses.empty()) return record({});
+  controls_.Find(
+      pid, looked_at->control_addresses, [] { return true; },
+      [this, pid, name, record, done = std::move(done)](const absl::StatusOr<Controls::Found>& found) {
+        if (!found.ok()) return done(found.status());
+        controls_.FindCollector(found->control, [=, control = *found](const auto& other) {
+          if (other == nullptr) return record(control);
+          done(absl::FailedPreconditionError(absl::StrCat(name, " is already recorded by another heaptap (process ",
+                                                          other->pid, "): if that is the daemon, use heaptap dump ",
+                                                          pid, "; otherwise end it first")));
+        });
+      });
+}
 
-  for (const auto& [file, mapping] : inspection->all) unwinding_.tables().PrepareMapped(file, mapping);
+absl::Status Recorder::RecordWith(pid_t pid, int pidfd, Inspection inspection,
+                                  const std::optional<Controls::Found>& found) {
+  const std::string name = NameOf(pid, inspection);
+  for (const auto& [file, mapping] : inspection.all) unwinding_.tables().PrepareMapped(file, mapping);
   if (!options_.system_wide.has_value()) {
     errands_.WaitUntil([&] { return !unwinding_.tables().IsReading(); }, base::Now() + kMappedTablesPatience);
   }
@@ -335,24 +349,24 @@ absl::Status Recorder::Record(pid_t pid, int pidfd, absl::StatusOr<Inspection> i
     return absl::NotFoundError(absl::StrCat("process ", pid, " has ended"));
   }
   const bool was_unknown = spaces_.Find(pid) == nullptr;
-  spaces_.Keep(pid, std::move(inspection->space));
+  spaces_.Keep(pid, std::move(inspection.space));
   // What it has mapped since the look was missed.
   if (was_unknown && everyone_.has_value()) everyone_->LookAgain(pid);
   Target& target = targets_.Add(*process_id, pid, options_.policy);
   target.started = true;
-  target.name = command;
-  if (everyone_.has_value()) everyone_->ApplyPolicy(target);
+  target.name = base::AsciiOnly(inspection.facts.command);
+  if (everyone_.has_value()) everyone_->SetPolicy(target, inspection.facts);
   if (!target.policy.record) {
     // Still attach: other processes may use its files too.
-  } else if (control.has_value()) {
-    controls_.UseFound(target, *control, inspection->control_address);
-    if (control->active == 0) {
+  } else if (found.has_value()) {
+    controls_.TakeFound(target, found->control, found->address);
+    if (found->control.active == 0) {
       base::Say(absl::StrCat(name, " has prof.active off: nothing is recorded until the process switches it on"));
     }
   } else if (options_.policy.lg_sample.has_value()) {
     base::Say(absl::StrCat(name, " has no control block, so heaptap cannot set its rate: it samples at its own"));
   }
-  absl::Status attached = allocators_.AttachAll(inspection->files, pid);
+  absl::Status attached = allocators_.AttachAll(inspection.files, pid);
   if (!attached.ok()) Abandon();
   return attached;
 }
@@ -363,8 +377,8 @@ void Recorder::TakeLate(const elf::Mapping& file) {
     if (target == nullptr || target->started) continue;
     allocators_.Inspect(pid, [this, id = target->process_id](const absl::StatusOr<Inspection>& inspection) {
       Target* const now = targets_.Find(id);
-      if (now == nullptr || now->started || !inspection.ok() || inspection->control_address == 0) return;
-      controls_.TakeFound(*now, inspection->control_address).IgnoreError();
+      if (now == nullptr || now->started || !inspection.ok() || inspection->control_addresses.empty()) return;
+      controls_.FindAndTake(*now, inspection->control_addresses, [](const absl::Status&) {});
     });
   }
 }
@@ -433,9 +447,11 @@ void Recorder::End() {
 
 void Recorder::Abandon() {
   for (auto& [process_id, target] : targets_) {
-    if (target.ending.has_value()) continue;
-    controls_.Release(target);
-    books_->processes().Untrack(target.pid);
+    if (!target.ending.has_value()) controls_.Release(target);
+  }
+  orders_.WaitUntil([this] { return orders_.IsIdle(); }, base::Now() + kReleasePatience);
+  for (const auto& [process_id, target] : targets_) {
+    if (!target.ending.has_value()) books_->processes().Untrack(target.pid);
   }
   allocators_.Detach();
 }

@@ -44,6 +44,7 @@
 #include "userspace/recording/event_loop.h"
 #include "userspace/recording/everyone.h"
 #include "userspace/recording/queries.h"
+#include "userspace/recording/readings.h"
 #include "userspace/recording/recorder_options.h"
 #include "userspace/recording/requests.h"
 #include "userspace/recording/surveys.h"
@@ -145,6 +146,7 @@ class Recorder {
   // For reading in other threads.
   const bpf::Entries& entries() const { return books_->entries(); }
   Surveys& surveys() { return surveys_; }
+  Readings& readings() { return readings_; }
   profile::CollectorFigures Figures(std::vector<profile::ProcessSummary> processes) {
     return queries_.Figures(std::move(processes), loop_.events_counted());
   }
@@ -155,7 +157,9 @@ class Recorder {
                                                          Kernel kernel);
   absl::Status StartSystemWide();
   // Records a process that was looked at.
-  absl::Status Record(pid_t pid, int pidfd, absl::StatusOr<Inspection> inspection);
+  void Record(pid_t pid, std::shared_ptr<const base::FileDescriptor> pidfd, Inspection inspection, Done done);
+  // The same, when its control block has been read, if it has one.
+  absl::Status RecordWith(pid_t pid, int pidfd, Inspection inspection, const std::optional<Controls::Found>& found);
   // Takes over the targets that mapped an allocator before it had its probes: another copy of the library than that of
   // the command.
   void TakeLate(const elf::Mapping& file);
@@ -172,10 +176,11 @@ class Recorder {
   worker::Looks looks_;   // at processes and files, to find out what is to be recorded
   worker::Looks orders_;  // about processes that are recorded: control blocks, facts, names
   AddressSpaces spaces_;
+  TargetTable targets_;
   Controls controls_;
+  Readings readings_;
   Allocators allocators_;
   Unwinding unwinding_;
-  TargetTable targets_;
   Dumps dumps_;
   Requests requests_;
   Queries queries_;

@@ -34,7 +34,6 @@ constexpr absl::Duration kTriggerPause = absl::Seconds(1);
 Requests::Requests(const Means& means, bool is_system_wide)
     : books_(means.books),
       errands_(means.errands),
-      hands_(means.hands),
       targets_(means.targets),
       spaces_(means.spaces),
       controls_(means.controls),
@@ -119,26 +118,24 @@ bool Requests::IsSettled(const Target& target) {
   return accounts_.has_value() ? is_settled() : errands_.WaitUntil(is_settled, base::Now() + RawStacks::kPatience);
 }
 
-bool Requests::NoteOwner(Target& target) {
-  const bool is_known = controls_.NoteOwner(target);
+void Requests::NoteUser(const Target& target) {
   if (accounts_.has_value()) spaces_.SetUser(target.pid, AccountOf(target));
-  return is_known;
 }
 
 std::optional<uid_t> Requests::AccountOf(const Target& target) const {
   if (!accounts_.has_value()) return uid_t{0};
-  if (!target.owner.has_value()) return std::nullopt;
-  return accounts_->ids().OwnerOf(*target.owner);
+  if (!target.facts.owner.has_value()) return std::nullopt;
+  return accounts_->ids().OwnerOf(*target.facts.owner);
 }
 
 bool Requests::HasTime(const Target& target) {
   if (!accounts_.has_value()) return true;
   const std::optional<uid_t> user = AccountOf(target);
-  return accounts_->HasTime(target.owner, base::Now()) && (user == base::kRoot || !making_.contains(user));
+  return accounts_->HasTime(target.facts.owner, base::Now()) && (user == base::kRoot || !making_.contains(user));
 }
 
 void Requests::Charge(const Target& target, absl::Duration used) {
-  if (accounts_.has_value()) accounts_->Charge(target.owner, used, base::Now());
+  if (accounts_.has_value()) accounts_->Charge(target.facts.owner, used, base::Now());
 }
 
 void Requests::HandlePostponed() {
@@ -162,12 +159,11 @@ void Requests::HandleDump(Target& target, const heaptap_event& event) {
   }
   // The other collector answers, unless it has ended.
   if (target.foreign) {
-    const absl::StatusOr<heaptap_control> control = controls_.Order(target, worker::ControlVerb::kRead);
-    if (worker::MayPass(control.status())) return Postpone(target, event);
-    if (!control.ok() || controls_.OtherCollector(*control) != 0) return;
-    target.foreign = false;
-    target.other_collector = 0;
-    controls_.Write(target);
+    return controls_.Read(target,
+                          [this, id = target.process_id, event](const absl::StatusOr<heaptap_control>& control) {
+                            if (Target* const now = targets_.Find(id); now != nullptr)
+                              HandleOfOther(*now, event, control);
+                          });
   }
   if (!books_.processes().IsCurrent(static_cast<pid_t>(event.tgid), target.process_id)) return;  // it has ended
   // A process that asks too often waits, and costs no profile.
@@ -180,6 +176,21 @@ void Requests::HandleDump(Target& target, const heaptap_event& event) {
   Reply records = MakeRecords(target, question);
   Charge(target, base::Now() - begin);
   Answer(target, question, std::move(records));
+}
+
+void Requests::HandleOfOther(Target& target, const heaptap_event& event,
+                             const absl::StatusOr<heaptap_control>& control) {
+  if (worker::MayPass(control.status())) return Postpone(target, event);
+  if (!control.ok()) return;
+  controls_.FindCollector(*control,
+                          [this, id = target.process_id, event](const std::shared_ptr<const OtherCollector>& other) {
+                            Target* const now = targets_.Find(id);
+                            if (now == nullptr || other != nullptr) return;
+                            now->foreign = false;
+                            now->other = nullptr;
+                            controls_.Write(*now);
+                            HandleDump(*now, event);
+                          });
 }
 
 void Requests::Postpone(const Target& target, const heaptap_event& event) {
@@ -220,19 +231,25 @@ void Requests::Answer(const Target& target, const Question& question, Reply repl
 void Requests::RefuseDump(const heaptap_event& event) {
   const auto pid = static_cast<pid_t>(event.tgid);
   if (!answers_.HasRoom(Answers::kUnrecorded, std::nullopt) || !allocators_.HasRoom(pid)) return;
-  allocators_.Inspect(pid, [this, pid, address = event.argument,
-                            place = answers_.Take(Answers::kUnrecorded, std::nullopt)](
-                               const absl::StatusOr<Inspection>& inspection) {
-    const bool is_of_other = !inspection.ok() || inspection->control_address == 0 || [&] {
-      const absl::StatusOr<heaptap_control> control =
-          hands_.Control(pid, {.address = inspection->control_address}, [] { return true; });
-      return !control.ok() || controls_.OtherCollector(*control) != 0;
-    }();
-    if (is_of_other) return answers_.GiveBack(place);
-    // A courtesy answer: its failure is not reported.
-    answers_.Start(
-        place, pid, worker::AnswerQuestion({.address = address, .error = ESRCH}, ""), [] { return true; }, [](bool) {});
-  });
+  allocators_.Inspect(
+      pid, [this, pid, address = event.argument,
+            place = answers_.Take(Answers::kUnrecorded, std::nullopt)](const absl::StatusOr<Inspection>& inspection) {
+        if (!inspection.ok() || inspection->control_addresses.empty()) return answers_.GiveBack(place);
+        // A courtesy answer: its failure is not reported.
+        const auto answer = [this, pid, address, place] {
+          answers_.Start(
+              place, pid, worker::AnswerQuestion({.address = address, .error = ESRCH}, ""), [] { return true; },
+              [](bool) {});
+        };
+        controls_.Find(
+            pid, inspection->control_addresses, [] { return true; },
+            [this, place, answer](const absl::StatusOr<Controls::Found>& found) {
+              if (!found.ok()) return answers_.GiveBack(place);
+              controls_.FindCollector(found->control, [this, place, answer](const auto& other) {
+                other == nullptr ? answer() : answers_.GiveBack(place);
+              });
+            });
+      });
 }
 
 }  // namespace heaptap::recording

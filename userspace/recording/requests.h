@@ -30,7 +30,6 @@
 #include "userspace/recording/target_table.h"
 #include "userspace/recording/unwinding.h"
 #include "userspace/worker/errands.h"
-#include "userspace/worker/hands.h"
 
 namespace heaptap::recording {
 
@@ -40,7 +39,6 @@ class Requests {
   struct Means {
     const bpf::Books& books;
     worker::Errands& errands;
-    worker::Hands& hands;
     TargetTable& targets;
     AddressSpaces& spaces;
     Controls& controls;
@@ -72,8 +70,8 @@ class Requests {
 
   // Whether no stacks of the process wait for unwind tables, or they have waited long enough.
   bool IsSettled(const Target& target);
-  // Reads whose process it is, for its account. False: as Controls::NoteOwner.
-  bool NoteOwner(Target& target);
+  // The facts about the target have been read, so that its user is known.
+  void NoteUser(const Target& target);
   // The user whose account the process uses; none if that is unknown. Root, unless the recording is system-wide.
   std::optional<uid_t> AccountOf(const Target& target) const;
   // Whether the user of a process may have a profile of it now: has time left, and the background makes no other one
@@ -102,6 +100,8 @@ class Requests {
   void MakeDump(const Target& target, const Question& question);
   // `target`: as it was when it asked.
   void Answer(const Target& target, const Question& question, Reply reply);
+  // A request of a target that another collector controlled. `control`: of now.
+  void HandleOfOther(Target& target, const heaptap_event& event, const absl::StatusOr<heaptap_control>& control);
   // Until HandlePostponed. Says so if the process no longer waits.
   void Postpone(const Target& target, const heaptap_event& event);
   // Between these two, the background makes a profile that the user of the process pays for.
@@ -110,7 +110,6 @@ class Requests {
 
   const bpf::Books& books_;
   worker::Errands& errands_;
-  worker::Hands& hands_;
   TargetTable& targets_;
   AddressSpaces& spaces_;
   Controls& controls_;

@@ -10,21 +10,12 @@
 #include "absl/strings/str_cat.h"
 #include "userspace/base/clock.h"
 #include "userspace/export/source_frames.h"
-#include "userspace/process/script_name.h"
-#include "userspace/process/service_name.h"
-#include "userspace/process/start_facts.h"
 #include "userspace/recording/profile_builder.h"
 #include "userspace/worker/file_version.h"
 #include "userspace/worker/symbolizer.h"
 
 namespace heaptap::recording {
 namespace {
-
-// Facts of new processes that one survey reads: the thread has other things to do, and each takes a tenth of a
-// millisecond.
-constexpr int kMaxFacts = 50;
-// And the time for them: a process in the middle of an exec makes the hands wait.
-constexpr absl::Duration kFactsTime = absl::Milliseconds(20);
 
 // Younger processes have no history yet: most of them end soon.
 constexpr absl::Duration kYoung = absl::Seconds(1);
@@ -33,29 +24,8 @@ std::optional<int64_t> Known(int64_t bytes) { return bytes < 0 ? std::nullopt : 
 
 }  // namespace
 
-void Surveys::AddMemoryUse(std::vector<profile::SurveyedProcess>& processes) {
-  std::vector<uint32_t> pids;
-  pids.reserve(processes.size());
-  for (const profile::SurveyedProcess& process : processes) pids.push_back(static_cast<uint32_t>(process.ref.pid));
-  const std::map<uint32_t, process::MemoryUse> uses = hands_.MemoryUse(pids);
-  for (profile::SurveyedProcess& process : processes) {
-    const auto found = uses.find(static_cast<uint32_t>(process.ref.pid));
-    // The PID may have been reused before.
-    if (found == uses.end() || !books_.processes().IsCurrent(process.ref.pid, process.ref.process_id)) continue;
-    process.resident_bytes = Known(found->second.resident_bytes);
-    process.limit_bytes = Known(found->second.limit_bytes);
-  }
-}
-
-std::string Surveys::Script(const process::Facts& facts) {
-  if (!process::IsInterpreter(facts.executable) || !process::UnitName(facts.control_groups).empty()) return "";
-  const absl::StatusOr<process::StartFacts> start = hands_.StartFacts(facts.pid);
-  return start.ok() ? process::ScriptName(facts.executable, facts.command, start->arguments) : "";
-}
-
 profile::Survey Surveys::Take(const profile::Activities& known, absl::Duration interval) {
   profile::Survey survey;
-  int facts_read = 0;
   const base::Instant begin = base::Now();
   const std::map<uint64_t, bpf::Losses> all_losses = books_.entries().ReadAllLosses();
   for (const auto& [process_id, target] : targets_) {
@@ -64,28 +34,26 @@ profile::Survey Surveys::Take(const profile::Activities& known, absl::Duration i
     if (begin - target.books.begun < std::min(kYoung, interval)) continue;
     profile::SurveyedProcess process = {.ref = {target.pid, process_id},
                                         .command = target.name,
-                                        .owner = target.owner,
+                                        .owner = target.facts.owner,
                                         .since = target.books.since,
                                         .lg_sample = target.LgSample(),
                                         .activity = target.books.last.allocated_weight + target.books.last.probes};
     const auto last = known.find(process_id);
     process.is_changed = last == known.end() || last->second != process.activity;
-    if (last == known.end() && facts_read < kMaxFacts && base::Now() - begin < kFactsTime) {
-      facts_read++;
-      const absl::StatusOr<process::Facts> facts = hands_.Facts(target.pid);
+    if (last == known.end()) {
       // The next survey has it.
-      if (worker::MayPass(facts.status())) continue;
-      // Without facts, its command is its service.
-      process.control_groups = facts.ok() ? facts->control_groups : std::vector<std::string>();
-      if (facts.ok()) process.script = Script(*facts);
+      if (!target.facts.is_known()) continue;
+      process.control_groups = target.facts.control_groups;
+      process.script = target.facts.script;
     }
+    process.resident_bytes = Known(target.facts.memory.resident_bytes);
+    process.limit_bytes = Known(target.facts.memory.limit_bytes);
     const auto own = all_losses.find(process_id);
     const bpf::Losses losses = own == all_losses.end() ? bpf::Losses{} : own->second;
     for (uint32_t reason = HEAPTAP_NO_LOSS + 1; reason < losses.size(); reason++) process.lost += losses[reason].events;
     survey.processes.push_back(std::move(process));
   }
   survey.dumps = dumps_.TakeWritten();
-  AddMemoryUse(survey.processes);
   return survey;
 }
 

@@ -13,7 +13,6 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "userspace/bpf/books.h"
-#include "userspace/process/facts.h"
 #include "userspace/profile/survey.h"
 #include "userspace/recording/controls.h"
 #include "userspace/recording/dumps.h"
@@ -37,7 +36,8 @@ class Surveys {
   explicit Surveys(const Means& means)
       : books_(means.books), hands_(means.hands), targets_(means.targets), dumps_(means.dumps) {}
 
-  // Without call paths (survey_paths.h). `interval`: between two calls.
+  // Without call paths (survey_paths.h), of facts that have just been read (Readings::Refresh). `interval`: between two
+  // calls.
   profile::Survey Take(const profile::Activities& known, absl::Duration interval);
   // Processes that have ended since Take count as unchanged: their tallies may have been deleted while they were read.
   void ForgetEnded(profile::Survey& survey) const;
@@ -46,10 +46,6 @@ class Surveys {
                                                  absl::Span<const uint64_t> stack_ids);
 
  private:
-  // That a process runs; "" for one in a unit, whose name counts.
-  std::string Script(const process::Facts& facts);
-  void AddMemoryUse(std::vector<profile::SurveyedProcess>& processes);
-
   const bpf::Books& books_;
   worker::Hands& hands_;
   TargetTable& targets_;

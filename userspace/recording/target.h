@@ -12,10 +12,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "heaptap/contract.h"
 #include "userspace/base/clock.h"
+#include "userspace/base/file_descriptor.h"
+#include "userspace/process/handle.h"
+#include "userspace/process/memory_use.h"
 #include "userspace/profile/frames.h"
 #include "userspace/recording/address_spaces.h"
 #include "userspace/recording/dump_folder.h"
@@ -54,6 +58,30 @@ struct BookFigures {
   bool is_saved = false;       // whether the saved state is current
 };
 
+// What was read of its process (readings.h).
+struct ReadFacts {
+  base::Instant read = base::Instant::InfinitePast();   // when the last reading began
+  base::Instant tried = base::Instant::InfinitePast();  // when the last try ended
+  // The user who may look at it besides root, if every reading gave the same one.
+  std::optional<uid_t> owner = {};
+  // The last ones that it had (process/service_name.h); none: it has none, or they are unknown.
+  std::optional<std::string> service = {};
+  std::optional<std::string> control_group = {};
+  std::vector<std::string> control_groups = {};
+  std::string script = {};  // that it runs; "" for a process in a unit, whose name counts
+  process::MemoryUse memory = {};
+
+  bool is_known() const { return read != base::Instant::InfinitePast(); }
+};
+
+// Another collector that records a target.
+struct OtherCollector {
+  pid_t pid;
+  base::FileDescriptor pidfd;
+
+  bool HasEnded() const { return process::HasEnded(pidfd.get()); }
+};
+
 struct Target {
   uint64_t process_id = 0;
   pid_t pid = 0;
@@ -64,17 +92,14 @@ struct Target {
   bool own_final = false;        // it requested its own final dump, which has not failed
   bool control_refused = false;  // its control block was invalid, and that was reported
   bool is_missing = false;       // the kernel's map had no entry for it at the last Tick
-  bool foreign = false;          // another collector controls it
+  bool foreign = false;          // another collector controls it, or that is being found out
   bool is_unconfigured = false;  // the kernel had no memory to apply its policy, and that was reported
   bool is_unwritten = false;     // its control block could not be written, and that was reported
   bool was_late = false;         // its memory did not answer in time, and that was reported
-  pid_t other_collector = 0;     // the PID of that collector
-  // The user who may look at it besides root, if every reading gave the same one.
-  std::optional<uid_t> owner = {};
-  bool owner_known = false;
-  // The last ones that it had (process/service_name.h); none: it has none, or they are unknown.
-  std::optional<std::string> service = {};
-  std::optional<std::string> control_group = {};
+  bool is_writing = false;       // its control block is being written
+  bool shall_release = false;    // when that has ended
+  std::shared_ptr<const OtherCollector> other = {};  // that controls it
+  ReadFacts facts = {};
   std::optional<bool> active = {};  // prof.active at the last reading
   // What its allocator is (process::AllocatorName) at the last reading; none: it has no control block.
   std::optional<std::string> allocator_name = {};
@@ -108,7 +133,7 @@ struct Target {
     return std::min<uint32_t>(RequestedRate().value_or(own_lg_sample) + raised, HEAPTAP_MAX_LG_SAMPLE);
   }
   // The rate that it has: a new one does not hold until it is written.
-  uint32_t LgSample() const { return is_unwritten ? written_rate.value_or(WantedRate()) : WantedRate(); }
+  uint32_t LgSample() const { return is_unwritten || is_writing ? written_rate.value_or(WantedRate()) : WantedRate(); }
   // The rate to write to the control block.
   uint32_t CollectorRate() const { return RequestedRate().has_value() || raised != 0 ? WantedRate() : HEAPTAP_NO_RATE; }
 };

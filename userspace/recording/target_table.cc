@@ -70,6 +70,7 @@ Target& TargetTable::Replace(uint64_t ended_id, uint64_t new_id) {
   Target target = std::move(targets_.at(ended_id));
   Erase(ended_id);
   target.books = NewBooks();
+  target.is_writing = false;  // that was an order about the former books
   return Insert(new_id, std::move(target));
 }
 
