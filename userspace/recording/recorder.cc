@@ -31,8 +31,8 @@ constexpr worker::Hands::Bounds kOwnHands = {.patience = absl::Seconds(10)};
 // At the end of a recording, for control blocks that are being released.
 constexpr absl::Duration kReleasePatience = absl::Seconds(10);
 
-// Orders of one user that wait: some for each of hundreds of processes.
-constexpr size_t kMaxOrdersWaiting = 1024;
+// Orders of one user that wait: one for each process that can be recorded, as after the start of a collector.
+constexpr size_t kMaxOrdersWaiting = HEAPTAP_DEFAULT_PROCESSES;
 
 // For the files of a process that a command attaches to.
 constexpr absl::Duration kMappedTablesPatience = absl::Seconds(60);

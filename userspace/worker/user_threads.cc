@@ -102,7 +102,10 @@ void UserThreads::Dispatch() {
       users_.erase(next);
     } else if (MayBegin(user, state, now)) {
       std::shared_ptr<Job> job = state.waiting.front();
-      for (const uid_t queue : job->queues) std::erase(users_[queue].waiting, job);
+      state.waiting.pop_front();
+      for (const uid_t queue : job->queues) {
+        if (queue != user) std::erase(users_[queue].waiting, job);
+      }
       job->user = user;
       state.under_way++;
       Begin(std::move(job));

@@ -77,6 +77,14 @@ def test_control_blocks_that_stall(start_service):
     hold(start_service(), "control blocks that stall", attacks.control_blocks_that_stall)
 
 
+def test_slow_control_blocks(start_service):
+    hold(start_service(loops=0), "control blocks that are slow", attacks.slow_control_blocks)
+
+
+def test_start_beside_slow_control_blocks(start_service):
+    start_service().hold_restart("start beside control blocks that are slow", attacks.slow_control_blocks)
+
+
 def test_dump_into_a_file_of_a_setuid_program(lab, start_service):
     """A process asks for a dump and executes a set-user-ID program while the collector reads the request, which lies in
     a file whose server lets it wait. The old memory stays because the process shares it with its parent, but the
@@ -124,6 +132,10 @@ def test_many_notes(start_service):
     hold(start_service(), "16 MiB of notes", attacks.many_notes)
 
 
+def test_heavy_files_of_another_user(start_service):
+    hold(start_service(), "heavy files of a third user", attacks.heavy_files_of_another_user)
+
+
 def test_text_of_a_note(start_service):
     service = start_service()
     attacks.lying_note(service.attackers)
@@ -162,6 +174,18 @@ def test_start_beside_many_mapped_files(start_service):
     start_service().hold_restart("start beside many mapped files", attacks.many_mapped_files)
 
 
+def test_new_code_without_end(start_service):
+    hold(start_service(loops=LOOPS), "new code without end", attacks.new_code_without_end)
+
+
+def test_storm_of_forks(start_service):
+    hold(start_service(loops=LOOPS), "forks that sample once", attacks.storm_of_forks)
+
+
+def test_start_beside_a_storm_of_forks(start_service):
+    start_service().hold_restart("start beside forks that sample once", attacks.storm_of_forks)
+
+
 def test_sleepers(start_service):
     hold(start_service(loops=0), "thousands of sleeping processes", attacks.sleepers)
 
@@ -188,6 +212,12 @@ def test_flood_of_http_requests(start_service, page):
     hold(start_service(loops=CONNECTIONS_OF_USER - 1), f"flood of GET {page}", attacks.flood_of_http_requests(page))
 
 
+def test_list_of_root_beside_dear_profiles(start_service):
+    """The profile of a user takes the user's whole account, again and again."""
+    hold(start_service(loops=CONNECTIONS_OF_USER - 1, root_lists=True), "root's list beside dear profiles",
+         attacks.flood_of_http_requests("heap", attacks.EXPENSIVE_PATH_BITS))
+
+
 def test_dumps_into_memory(start_service):
     hold(start_service(), "dumps into memory", attacks.dumps_into_memory)
 
@@ -195,6 +225,11 @@ def test_dumps_into_memory(start_service):
 def test_connections_of_subordinate_users(start_service):
     hold(start_service(subordinate_ids=OF_NOBODY, loops=0), "connections of eight user ids",
          attacks.connections_of_subordinate_users)
+
+
+def test_connections_by_socket_and_tcp(start_service):
+    hold(start_service("--listen", "127.0.0.1:0", loops=0), "connections by socket and TCP",
+         attacks.connections_by_socket_and_tcp)
 
 
 def test_what_the_main_thread_opens(lab, start_service):

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All attacks one after the other, in random order, on one daemon with the rights and limits of its systemd unit.
+
+HEAPTAP_LONG=1: an hour; otherwise each attack once. After each attack all questions are answered again, and nothing of the
+innocent process was lost. At the end the daemon holds as many descriptors and objects of the kernel as before, and its memory
+has grown by no more than what the first round of all attacks has left behind.
+"""
+
+import json
+import os
+import random
+import stat
+import time
+
+import pytest
+
+import attacks
+from attack_service import QUESTIONS, Service, demand
+from attacks import OF_NOBODY
+from harness import LONG, TIME_SCALE
+from holdings import counts_of
+from process_tree import resident_mib
+
+SECONDS = 3600 * TIME_SCALE if LONG else 0
+# Of one attack, in which the innocent user asks all questions.
+ATTACK_SECONDS = 10 * TIME_SCALE
+# Memory that the C library keeps for later, and files that the daemon remembers.
+MOST_GROWTH_MIB = 64
+
+pytestmark = [pytest.mark.whole_machine, pytest.mark.endurance, pytest.mark.slow]
+
+
+@pytest.fixture(autouse=True)
+def fuse():
+    """Users may mount file systems: udev gives this mode to the device on Debian."""
+    mode = stat.S_IMODE(os.stat("/dev/fuse").st_mode)
+    os.chmod("/dev/fuse", 0o666)
+    yield
+    os.chmod("/dev/fuse", mode)
+
+
+def run_attack(service, attack):
+    begin = time.monotonic()
+    attack(service.attackers)
+    under = service.measure(lambda: time.monotonic() - begin > ATTACK_SECONDS)
+    well = service.end_attack()
+    exact, losses = service.exactness()
+    words = f"{attack.__name__}; last words: {service.daemon.process.lines()[-10:]}"
+    demand(well is not None, f"all is not well again after {words}")
+    demand(exact is None, f"{exact} after {words}")
+    demand(not losses, f"lost: {losses} after {words}")
+    demand(service.daemon.process.alive(), f"the collector has ended after {words}")
+    return under.pause
+
+
+@pytest.mark.timeout(2 * SECONDS + 3600 * TIME_SCALE)
+def test_all_attacks(lab, start_daemon, new_cgroup, held, request):
+    order = random.Random(request.node.nodeid)
+    service = Service(lab, start_daemon, new_cgroup(limit=Service.limit()), "--listen", "127.0.0.1:0",
+                      subordinate_ids=OF_NOBODY, loops=1, held=held)
+    assert QUESTIONS
+    daemon = service.daemon
+    pauses, memory, counts = {}, [], []
+    begin = time.monotonic()
+    try:
+        while len(memory) < 2 or time.monotonic() - begin < SECONDS:
+            for attack in order.sample(attacks.ALL, len(attacks.ALL)):
+                pauses.setdefault(attack.__name__, []).append(run_attack(service, attack))
+            with service.quiet():
+                memory.append(resident_mib(daemon.process.pid))
+                counts.append(counts_of(daemon))
+    finally:
+        service.close()
+    worst = max(pauses, key=lambda name: max(pauses[name]))
+    held("rounds of all attacks", "-", len(memory))
+    held("the longest pause", "-", f"{1000 * max(pauses[worst]):.0f} ms, {worst}")
+    held("descriptors and objects of the kernel", "the same", json.dumps(counts[-1]))
+    held("growth of memory since the first round", f"{MOST_GROWTH_MIB} MiB", f"{memory[-1] - memory[0]:.0f} MiB")
+    demand(counts[-1] == counts[0], f"held after the first round {counts[0]}, at the end {counts[-1]}")
+    demand(memory[-1] - memory[0] < MOST_GROWTH_MIB, f"memory in MiB after each round: {memory}")
