@@ -188,9 +188,20 @@ __noinline int may_send(void) {
   if (!user) return 1; /* never */
   const __u64 size = bpf_ringbuf_query(&events, BPF_RB_RING_SIZE);
   const __u64 used = bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA);
-  if (used >= size / 2 && !may_fill(&user->events, size, used, bpf_ringbuf_query(&events, BPF_RB_CONS_POS))) return 0;
+  const __u64 consumed = bpf_ringbuf_query(&events, BPF_RB_CONS_POS);
+  if (used >= size / 2 && !may_fill(&user->events, size, used, consumed, SHARE_OF_FREE)) return 0;
   count_filled(&user->events, size, bpf_ringbuf_query(&events, BPF_RB_PROD_POS), sizeof(struct heaptap_event));
   return 1;
+}
+
+/* Whether the calling process may send an event that it can repeat at will. */
+__noinline int may_repeat(void) {
+  struct user* user = user_at(find_user_slot());
+  if (!user) return 1; /* never */
+  const __u64 size = bpf_ringbuf_query(&events, BPF_RB_RING_SIZE);
+  const __u64 used = bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA);
+  const __u64 consumed = bpf_ringbuf_query(&events, BPF_RB_CONS_POS);
+  return used <= size / 2 || may_fill(&user->events, size, used, consumed, SHARE_FOR_REPEATED);
 }
 
 /* Reserves an event, which the caller fills in and submits. Null: no room in `events`, or none left for the user

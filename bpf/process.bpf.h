@@ -112,8 +112,7 @@ static __always_inline void reset_books(__u32 tgid, __u64 request) {
   /* A vfork child has no books to reset. */
   struct heaptap_process* process = bpf_map_lookup_elem(&processes, &tgid);
   if (!process || process->flags & HEAPTAP_PROCESS_SHARES_PARENT) return;
-  /* A process that resets in a loop must leave room for the events of the others. */
-  if (bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > bpf_ringbuf_query(&events, BPF_RB_RING_SIZE) / 2) {
+  if (!may_repeat()) {
     count_loss(process->identity.id, HEAPTAP_LOSS_EVENTS_FULL, 0);
     return;
   }

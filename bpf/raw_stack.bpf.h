@@ -47,7 +47,8 @@ __noinline int has_room_for_raw_stack(void) {
   if (used + SPARE_COPIES * HEAPTAP_RAW_STACK_CHUNKS * HEAPTAP_CHUNK_BYTES >= size) return 0;
   if (used < size / 2) return 1;
   const struct user* user = user_at(find_user_slot());
-  return user && may_fill(&user->raw_stacks, size, used, bpf_ringbuf_query(&raw_stacks, BPF_RB_CONS_POS));
+  const __u64 consumed = bpf_ringbuf_query(&raw_stacks, BPF_RB_CONS_POS);
+  return user && may_fill(&user->raw_stacks, size, used, consumed, SHARE_OF_FREE);
 }
 
 /* Called before the bytes are reserved. */

@@ -41,11 +41,8 @@ int probe_dump(struct pt_regs* context) {
   if (asked.kind == HEAPTAP_ASK_TABLES && !process) return 0;
   /* Another collector may record it. */
   if (!process && !is_in_groups(read_settings())) return 0;
-  /* A process that is not recorded waits for an answer too, and the collector refuses at once. A process that asks in a
-   * loop must leave room for the events of the others: one that is not recorded gets half of the ring, a recorded one
-   * three quarters. The last quarter is for events that no process can repeat at will. */
-  __u64 size = bpf_ringbuf_query(&events, BPF_RB_RING_SIZE);
-  if (bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > (process ? size / 4 * 3 : size / 2)) {
+  /* A process that is not recorded waits for an answer too, and the collector refuses at once. */
+  if (!may_repeat()) {
     if (process) count_loss(process->identity.id, HEAPTAP_LOSS_EVENTS_FULL, 0);
     return 0;
   }

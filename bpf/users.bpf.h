@@ -29,6 +29,8 @@
 /* When more than half of a ring buffer is in use, a user may have at most SHARE_OF_FREE times as much of it as is free.
  * So users that crowd the buffer leave a part of it to newcomers: one leaves a fifth, two leave a ninth. */
 #define SHARE_OF_FREE 4
+/* The same for events that a process can repeat at will, so that others of its user find room. */
+#define SHARE_FOR_REPEATED 1
 
 /* A user's bytes in one part of a ring buffer. Parts are counted from 1 on, as long as the buffer exists. */
 struct ring_part {
@@ -83,14 +85,16 @@ static __always_inline struct user* user_at(__u32 slot) { return bpf_map_lookup_
 /* `position`: of the programs or of the collector in a ring buffer of `size` bytes. */
 static __always_inline __u64 part_at(__u64 size, __u64 position) { return position / (size / RING_PARTS + 1) + 1; }
 
-/* Whether a user may have more of a ring buffer, of which `used` bytes are in use, from the position `consumed` on. */
-static __always_inline int may_fill(const struct ring_share* share, __u64 size, __u64 used, __u64 consumed) {
+/* Whether a user may have more of a ring buffer, of which `used` bytes are in use, from the position `consumed` on:
+ * `most` times as much as is free. */
+static __always_inline int may_fill(const struct ring_share* share, __u64 size, __u64 used, __u64 consumed,
+                                    __u64 most) {
   const __u64 first = part_at(size, consumed);
   __u64 bytes = 0;
   for (int i = 0; i < RING_PLACES; i++) {
     if (share->parts[i].number >= first) bytes += share->parts[i].bytes;
   }
-  return bytes < SHARE_OF_FREE * (size - used);
+  return bytes < most * (size - used);
 }
 
 /* Counts what a user is about to write at the position `produced`. */

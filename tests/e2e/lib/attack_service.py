@@ -85,7 +85,7 @@ class Service:
             cgroup.enter()
             limit_self()
         with_table = ["unshare", "--mount", "sh", "-c", f"mount --bind {table} /etc/subuid && exec \"$@\"", "sh"]
-        self.daemon = start_daemon("--exact", *arguments, before=[*with_table, *with_its_capabilities()],
+        self.daemon = start_daemon("--exact", *arguments, has_books=False, before=[*with_table, *with_its_capabilities()],
                                    preexec_fn=before_exec)
         # Users may reach the socket.
         os.chmod(self.daemon.folder, 0o755)

@@ -49,10 +49,12 @@ class UnixConnection(http.client.HTTPConnection):
 class Daemon:
     """A recording. `process` is its latest collector, a Session; there is none before start().
 
-    It records the processes of this place only, unless it is for `everyone`. `arguments` are for every collector. `losses_allowed` names the losses that a test provokes.
+    It records the processes of this place only, unless it is for `everyone`. `arguments` are for every collector.
+    `losses_allowed` names the losses that a test provokes. With `has_books` it prints the books of each process at its end, for
+    which it reads all tallies.
     """
 
-    def __init__(self, folder, *arguments, losses_allowed=(), everyone=False, **options):
+    def __init__(self, folder, *arguments, losses_allowed=(), everyone=False, has_books=True, **options):
         number = next(_numbers)
         self.folder = os.path.join(folder, f"daemon{number}")
         os.mkdir(self.folder)
@@ -62,7 +64,8 @@ class Daemon:
         self.losses_allowed = losses_allowed
         # Its collectors outlive a test.
         self.is_shared = False
-        self._arguments = [*([] if everyone else ["--cgroup", PLACE.group]), *map(str, arguments)]
+        self._arguments = [*([] if everyone else ["--cgroup", PLACE.group]), *(["--books"] if has_books else []),
+                           *map(str, arguments)]
         self._options = options
         self._collectors = []
         self.configuration = os.path.join(self.folder, "heaptap.conf")
@@ -76,7 +79,7 @@ class Daemon:
         return self._collectors[-1]
 
     def command(self, *more):
-        return ["daemon", "--config", self.configuration, "--books", "--state-dir", self.state_folder,
+        return ["daemon", "--config", self.configuration, "--state-dir", self.state_folder,
                 "--socket", self.socket, "--pin-dir", self.pin_folder, *self._arguments, *map(str, more)]
 
     def launch(self, *more, **options):
