@@ -13,6 +13,7 @@
 #include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/unit/support/answered.h"
 #include "tests/unit/support/folder.h"
 #include "userspace/recording/target_state.h"
 
@@ -160,8 +161,8 @@ class TargetStatesTest : public testing::Test {
     for (const auto& entry : std::filesystem::directory_iterator(folder_)) names.push_back(entry.path().filename());
     return names;
   }
-  TargetStates Open(absl::string_view layout, bool adopted) const {
-    absl::StatusOr<TargetStates> states = TargetStates::Open(folder_, layout, adopted);
+  TargetStates Open(absl::string_view layout, bool adopted) {
+    absl::StatusOr<TargetStates> states = TargetStates::Open(folder_, layout, adopted, files_);
     EXPECT_TRUE(states.ok()) << states.status();
     return *std::move(states);
   }
@@ -170,17 +171,19 @@ class TargetStatesTest : public testing::Test {
     state.target.process_id = process_id;
     return state;
   }
-  static void Save(const TargetStates& states, uint64_t process_id) {
+  static void Save(TargetStates&& states, uint64_t process_id) { Save(states, process_id); }
+  static void Save(TargetStates& states, uint64_t process_id) {
     const TargetState state = Of(process_id);
-    EXPECT_TRUE(states.Save(state.target, state.space).ok());
+    EXPECT_TRUE(Answered<absl::Status>([&](auto done) { states.Save(state.target, state.space, done); }).ok());
   }
 
   TemporaryFolder base_;
   std::string folder_ = base_ / "states";
+  Background files_{Background::Place::kCaller};
 };
 
 TEST_F(TargetStatesTest, SavesLoadsAndRemoves) {
-  const TargetStates states = Open("layout1", false);
+  TargetStates states = Open("layout1", false);
   EXPECT_TRUE(absl::IsNotFound(states.Load(7).status()));
   Save(states, 7);
   Save(states, 7);  // in the place of the first
@@ -232,27 +235,28 @@ TEST_F(TargetStatesTest, OtherFilesStay) {
 }
 
 TEST_F(TargetStatesTest, ASpoiledFileIsAnError) {
-  const TargetStates states = Open("layout1", false);
+  Open("layout1", false);
   std::ofstream(folder_ + "/7.json") << "{\"process_id\": 7";
+  const TargetStates states = Open("layout1", true);
   EXPECT_TRUE(absl::IsInvalidArgument(states.Load(7).status()));
 }
 
 TEST_F(TargetStatesTest, LinksLeadNowhere) {
-  const TargetStates states = Open("layout1", false);
+  TargetStates states = Open("layout1", false);
   const std::string victim = base_ / "victim";
   std::ofstream(victim) << "as it was";
   std::filesystem::create_symlink(victim, folder_ + "/7.json");
   Save(states, 7);  // takes the link's place
   EXPECT_FALSE(std::filesystem::is_symlink(folder_ + "/7.json"));
   std::filesystem::create_symlink(victim, folder_ + "/8.json.new");
-  EXPECT_FALSE(states.Save(Of(8).target, Of(8).space).ok());
+  EXPECT_FALSE(Answered<absl::Status>([&](auto done) { states.Save(Of(8).target, Of(8).space, done); }).ok());
   EXPECT_EQ(std::filesystem::file_size(victim), 9u);
 }
 
 TEST_F(TargetStatesTest, WhereNoFolderCanBeMadeIsSaid) {
   std::ofstream(base_ / "file") << "";
-  EXPECT_FALSE(TargetStates::Open(base_ / "file", "layout1", false).ok());
-  const absl::Status status = TargetStates::Open(base_ / "none/states", "layout1", false).status();
+  EXPECT_FALSE(TargetStates::Open(base_ / "file", "layout1", false, files_).ok());
+  const absl::Status status = TargetStates::Open(base_ / "none/states", "layout1", false, files_).status();
   EXPECT_FALSE(status.ok());
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr(base_ / "none/states"));
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/recording/background.h"
 
+#include <poll.h>
 #include <sys/eventfd.h>
 
 #include <utility>
@@ -68,6 +69,14 @@ void Background::Work() {
     absl::MutexLock lock(&mutex_);
     done_.push_back(std::move(piece.done));
     eventfd_write(is_done_.get(), 1);
+  }
+}
+
+void Background::WaitUntilIdle(base::Instant deadline) {
+  while (size_ > 0 && base::Now() < deadline) {
+    pollfd polled = {.fd = is_done_.get(), .events = POLLIN, .revents = 0};
+    base::PollUntil(absl::MakeSpan(&polled, 1), deadline);
+    HandleDone();
   }
 }
 

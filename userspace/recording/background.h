@@ -14,6 +14,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/file_descriptor.h"
 
 namespace heaptap::recording {
@@ -36,6 +37,8 @@ class Background {
   // Becomes readable when HandleDone is to be called; negative: never.
   int fd() const { return is_done_.get(); }
   void HandleDone();
+  // Handles what is done until nothing is left to do, or until the deadline.
+  void WaitUntilIdle(base::Instant deadline);
   // Pieces of work whose `done` was not called yet.
   size_t size() const { return size_; }
 

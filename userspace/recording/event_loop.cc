@@ -83,6 +83,7 @@ EventLoop::EventLoop(const Means& means)
       endings_(means.endings),
       background_(means.background),
       cleaning_(means.cleaning),
+      files_(means.files),
       options_(means.options) {}
 
 void EventLoop::Fail(const absl::Status& status) {
@@ -91,9 +92,10 @@ void EventLoop::Fail(const absl::Status& status) {
 }
 
 std::vector<int> EventLoop::fds() const {
-  return {
-      books_.events_fd(), books_.unwind().raw_stacks_fd(), errands_.fd(), looks_.fd(), orders_.fd(), background_.fd(),
-      cleaning_.fd()};
+  return {books_.events_fd(), books_.unwind().raw_stacks_fd(),
+          errands_.fd(),      looks_.fd(),
+          orders_.fd(),       background_.fd(),
+          cleaning_.fd(),     files_.fd()};
 }
 
 void EventLoop::Pump() {
@@ -109,6 +111,7 @@ void EventLoop::Pump() {
   // Later, because it closes books too.
   background_.HandleDone();
   cleaning_.HandleDone();
+  files_.HandleDone();
   if (books_.IsSweepDue()) Sweep();
   absl::StatusOr<Batch> batch = TakeBatch();
   if (!batch.ok()) return Fail(batch.status());

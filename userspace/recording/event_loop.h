@@ -56,6 +56,7 @@ class EventLoop {
     Endings& endings;
     Background& background;
     Background& cleaning;
+    Background& files;
     const RecorderOptions& options;
   };
   explicit EventLoop(const Means& means);
@@ -124,6 +125,7 @@ class EventLoop {
   Endings& endings_;
   Background& background_;
   Background& cleaning_;
+  Background& files_;
   const RecorderOptions& options_;
   Everyone* everyone_ = nullptr;
   // Read, but later than the events that were read with them.

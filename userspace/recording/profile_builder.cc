@@ -157,7 +157,10 @@ profile::Profile BuildProfile(const bpf::Entries& entries, const ProfileSubject&
 
   AddEstimateWarning(result.period, tallies, result.warnings);
   AddLossWarnings(entries.ReadLosses(subject.process_id), "", result.warnings);
-  AddLossWarnings(entries.ReadLosses(0), ", in this or another process", result.warnings);
+  bpf::Losses unowned = entries.ReadLosses(0);
+  // Those are beginnings of other processes: this one is known.
+  unowned[HEAPTAP_LOSS_EVENTS_FULL] = {};
+  AddLossWarnings(unowned, ", in this or another process", result.warnings);
   for (uint32_t reason = HEAPTAP_STACK_WHOLE + 1; reason < HEAPTAP_STACK_ENDS; reason++) {
     const uint64_t samples = result.stack_ends.samples[reason];
     if (samples == 0) continue;

@@ -214,9 +214,11 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
              .endings = endings_,
              .background = background_,
              .cleaning = cleaning_,
+             .files = files_,
              .options = options_}),
       background_(HasOwnThreads(options_) ? Background::Place::kOwnThread : Background::Place::kCaller),
-      cleaning_(HasOwnThreads(options_) ? Background::Place::kOwnThread : Background::Place::kCaller) {}
+      cleaning_(HasOwnThreads(options_) ? Background::Place::kOwnThread : Background::Place::kCaller),
+      files_(HasOwnThreads(options_) ? Background::Place::kOwnThread : Background::Place::kCaller) {}
 
 absl::Status Recorder::StartSystemWide() {
   const SystemWide& system_wide = *options_.system_wide;
@@ -249,7 +251,8 @@ absl::Status Recorder::StartSystemWide() {
   if (!system_wide.pin_folder.empty()) {
     const std::string states_folder = absl::StrCat(system_wide.state_folder, "/recording");
     if (pins_.has_value()) DrainOtherLayouts(*pins_, states_folder, dumps_);
-    absl::StatusOr<TargetStates> states = TargetStates::Open(states_folder, books_->layout(), books_->adopted());
+    absl::StatusOr<TargetStates> states =
+        TargetStates::Open(states_folder, books_->layout(), books_->adopted(), files_);
     if (!states.ok()) return states.status();
     states_ = *std::move(states);
     endings_.UseStates(&*states_);
@@ -414,7 +417,7 @@ absl::StatusOr<bool> Recorder::AttachFile(const std::string& path) {
 bool Recorder::IsSettled() const {
   return (!everyone_.has_value() || everyone_->IsSettled()) && unwinding_.IsSettled() && !requests_.HasPostponed() &&
          endings_.IsSettled() && errands_.IsIdle() && looks_.IsIdle() && orders_.IsIdle() && background_.size() == 0 &&
-         cleaning_.size() == 0;
+         cleaning_.size() == 0 && files_.size() == 0;
 }
 
 void Recorder::DumpAll(heaptap_dump_kind kind) {
@@ -425,9 +428,10 @@ void Recorder::DumpAll(heaptap_dump_kind kind) {
 
 void Recorder::FinishBackground() {
   const base::Instant end = base::Now() + kBackgroundPatience;
-  while (background_.size() + cleaning_.size() > 0 && base::Now() < end) {
+  while (background_.size() + cleaning_.size() + files_.size() > 0 && base::Now() < end) {
     pollfd done[] = {{.fd = background_.fd(), .events = POLLIN, .revents = 0},
-                     {.fd = cleaning_.fd(), .events = POLLIN, .revents = 0}};
+                     {.fd = cleaning_.fd(), .events = POLLIN, .revents = 0},
+                     {.fd = files_.fd(), .events = POLLIN, .revents = 0}};
     base::PollUntil(absl::MakeSpan(done), std::min(end, base::Now() + kPumpInterval));
     Pump();
   }
@@ -442,7 +446,10 @@ void Recorder::End() {
   if (everyone_.has_value()) everyone_->InspectAll();
   Abandon();
   if (pins_.has_value()) pins_->RemoveAll();
-  if (states_.has_value()) states_->RemoveAll();
+  if (states_.has_value()) {
+    files_.WaitUntilIdle(base::Now() + kBackgroundPatience);
+    states_->RemoveAll();
+  }
 }
 
 void Recorder::Abandon() {

@@ -194,6 +194,7 @@ class Recorder {
 
   // For a system-wide recording.
   std::optional<TargetStates> states_;
+  Background files_;  // of states_, on a disk that may be slow
   std::optional<Everyone> everyone_;
 };
 

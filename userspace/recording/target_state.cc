@@ -146,15 +146,22 @@ absl::StatusOr<TargetState> ParseTargetState(absl::string_view text) {
   }
 }
 
-absl::StatusOr<TargetStates> TargetStates::Open(const std::string& folder, absl::string_view layout, bool adopted) {
-  TargetStates states(folder, std::string(layout));
+absl::StatusOr<TargetStates> TargetStates::Open(const std::string& folder, absl::string_view layout, bool adopted,
+                                                Background& files) {
+  TargetStates states(folder, std::string(layout), &files);
   if (absl::Status status = states.MakeFolder(); !status.ok()) return status;
   DIR* open = opendir(folder.c_str());
   if (open == nullptr) return Failure("cannot read", folder);
   const bool has_layout = ReadLayout(folder) == layout;
   const bool is_of_these_books = adopted && has_layout;
   while (const dirent* entry = readdir(open)) {
-    if (!is_of_these_books && absl::EndsWith(entry->d_name, kSuffix)) unlinkat(dirfd(open), entry->d_name, 0);
+    absl::string_view name = entry->d_name;
+    if (!absl::ConsumeSuffix(&name, kSuffix)) continue;
+    if (!is_of_these_books) {
+      unlinkat(dirfd(open), entry->d_name, 0);
+    } else if (uint64_t process_id = 0; absl::SimpleAtoi(name, &process_id)) {
+      states.saved_.insert(process_id);
+    }
   }
   closedir(open);
   // Not written again, because a recorder that is killed before it has written would leave an empty file, and the
@@ -171,13 +178,23 @@ void TargetStates::WriteLayout() const { std::ofstream(absl::StrCat(folder_, "/l
 
 TargetStates TargetStates::OfOther(const std::string& folder, absl::string_view layout) {
   // A folder that does not exist has no states.
-  return TargetStates(ReadLayout(folder) == layout ? folder : absl::StrCat(folder, "/none"), std::string(layout));
+  return TargetStates(ReadLayout(folder) == layout ? folder : absl::StrCat(folder, "/none"), std::string(layout),
+                      nullptr);
 }
 
 std::string TargetStates::Path(uint64_t process_id) const { return absl::StrCat(folder_, "/", process_id, kSuffix); }
 
-absl::Status TargetStates::Save(const Target& target, const AddressSpace& space) const {
-  const std::string path = Path(target.process_id);
+void TargetStates::Save(const Target& target, const AddressSpace& space,
+                        std::function<void(const absl::Status&)> done) {
+  saved_.insert(target.process_id);
+  const auto status = std::make_shared<absl::Status>();
+  files_->Run([this, process_id = target.process_id, text = WriteTargetState(target, space),
+               status] { *status = Write(process_id, text); },
+              [status, done = std::move(done)] { done(*status); });
+}
+
+absl::Status TargetStates::Write(uint64_t process_id, absl::string_view text) const {
+  const std::string path = Path(process_id);
   const std::string temporary = absl::StrCat(path, ".new");
   const auto create = [&temporary] {
     return open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -190,7 +207,7 @@ absl::Status TargetStates::Save(const Target& target, const AddressSpace& space)
     file.Reset(create());
   }
   if (!file.valid()) return Failure("cannot write", temporary);
-  if (const int error = base::WriteAll(file.get(), WriteTargetState(target, space)); error != 0) {
+  if (const int error = base::WriteAll(file.get(), text); error != 0) {
     errno = error;
     unlink(temporary.c_str());
     return Failure("cannot write", temporary);
@@ -199,6 +216,7 @@ absl::Status TargetStates::Save(const Target& target, const AddressSpace& space)
 }
 
 absl::StatusOr<TargetState> TargetStates::Load(uint64_t process_id) const {
+  if (files_ != nullptr && !saved_.contains(process_id)) return absl::NotFoundError("no state was saved");
   std::ifstream file(Path(process_id));
   if (!file) return absl::NotFoundError("no state was saved for the process");
   std::ostringstream text;
@@ -213,6 +231,9 @@ void TargetStates::RemoveAll() const {
   }
 }
 
-void TargetStates::Remove(uint64_t process_id) const { unlink(Path(process_id).c_str()); }
+void TargetStates::Remove(uint64_t process_id) {
+  if (saved_.erase(process_id) == 0) return;
+  files_->Run([path = Path(process_id)] { unlink(path.c_str()); }, [] {});
+}
 
 }  // namespace heaptap::recording

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "userspace/base/clock.h"
@@ -51,11 +52,17 @@ void Upkeep::SaveStates(TargetStates& states, base::Instant now) {
 }
 
 void Upkeep::SaveAllStates(TargetStates& states) {
-  Save(states, base::Instant::InfiniteFuture(), base::Now() + kLastSaveTime);
+  const base::Instant end = base::Now() + kLastSaveTime;
+  do {
+    Save(states, base::Instant::InfiniteFuture(), end);
+    states.WaitUntilIdle(end);
+  } while (has_more_ && base::Now() < end);
 }
 
 void Upkeep::Save(TargetStates& states, base::Instant old, base::Instant end) {
-  absl::Status result;
+  has_more_ = false;
+  saving_now_++;
+  const absl::Cleanup end_of_round = [this] { NoteSaved(0, absl::OkStatus()); };
   // Continues where the last call stopped.
   auto next = targets_.upper_bound(last_saved_);
   for (size_t left = targets_.size(); left > 0; left--, ++next) {
@@ -66,13 +73,23 @@ void Upkeep::Save(TargetStates& states, base::Instant old, base::Instant end) {
     if (target.books.is_saved || target.ending.has_value() || is_young) continue;
     const AddressSpace* space = dumps_.Space(target);
     if (space == nullptr) continue;
-    const absl::Status status = states.Save(target, *space);
-    target.books.is_saved = status.ok();
-    result.Update(status);
+    has_more_ = states.IsBusy();
+    if (has_more_) return;
+    target.books.is_saved = true;
+    saving_now_++;
+    states.Save(target, *space, [this, id = process_id](const absl::Status& status) { NoteSaved(id, status); });
     last_saved_ = process_id;
     if (base::Now() > end) break;
   }
-  saving_.Note(result);
+}
+
+void Upkeep::NoteSaved(uint64_t process_id, const absl::Status& status) {
+  result_.Update(status);
+  // Once for all: some may succeed, and others fail.
+  if (--saving_now_ == 0) saving_.Note(std::exchange(result_, absl::OkStatus()));
+  if (Target* const target = targets_.Find(process_id); target != nullptr && !status.ok()) {
+    target->books.is_saved = false;
+  }
 }
 
 void Upkeep::FoldWhenFull(const std::map<uint64_t, bpf::RecordedProcess>& processes, uint64_t bound,

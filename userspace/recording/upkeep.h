@@ -57,6 +57,8 @@ class Upkeep {
  private:
   // Of the processes that began at `old` at the latest. A state that cannot be saved keeps no other one from it.
   void Save(TargetStates& states, base::Instant old, base::Instant end);
+  // A state was saved or not; 0: no further ones are begun.
+  void NoteSaved(uint64_t process_id, const absl::Status& status);
   // The tallies of a process that may be those of ended threads.
   struct Candidates {
     uint64_t process_id;
@@ -83,6 +85,9 @@ class Upkeep {
   Dumps& dumps_;
   Background& background_;
   uint64_t last_saved_ = 0;  // process id
+  bool has_more_ = false;    // to save, but the disk was busy
+  size_t saving_now_ = 0;    // states under way, and one while further ones are begun
+  absl::Status result_;      // of those that are done since the last message
   base::RepeatedTask saving_{{.name = "states",
                               .failure = "cannot save the states of processes for the next daemon",
                               .success = "the states of processes are saved",
