@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -62,8 +63,20 @@ class QueriesTest : public RecorderTest {
     return process;
   }
   Queries& queries() { return recorder_->queries(); }
+  // In this recording the answers come at once.
+  absl::StatusOr<ProfilePlan> Plan(const profile::ProcessRef& process) {
+    absl::StatusOr<ProfilePlan> planned = absl::UnknownError("no answer");
+    queries().Plan(process, [&](absl::StatusOr<ProfilePlan> plan) { planned = std::move(plan); });
+    return planned;
+  }
+  absl::StatusOr<profile::Snapshot> Finish(const ProfilePlan& plan, const BuiltProfile& built) {
+    absl::StatusOr<profile::Snapshot> finished = absl::UnknownError("no answer");
+    queries().Finish(plan, std::make_shared<BuiltProfile>(built), false,
+                     [&](absl::StatusOr<profile::Snapshot> snapshot) { finished = std::move(snapshot); });
+    return finished;
+  }
   absl::StatusOr<BuiltProfile> Build(const profile::ProcessRef& process) {
-    const absl::StatusOr<ProfilePlan> plan = queries().Plan(process);
+    const absl::StatusOr<ProfilePlan> plan = Plan(process);
     if (!plan.ok()) return plan.status();
     return BuildPlanned(recorder_->entries(), *plan);
   }
@@ -77,11 +90,11 @@ class QueriesTest : public RecorderTest {
 };
 
 TEST_F(QueriesTest, AProfile) {
-  const absl::StatusOr<ProfilePlan> plan = queries().Plan(other_);
+  const absl::StatusOr<ProfilePlan> plan = Plan(other_);
   ASSERT_TRUE(plan.ok()) << plan.status();
   absl::StatusOr<BuiltProfile> built = BuildPlanned(recorder_->entries(), *plan);
   ASSERT_TRUE(built.ok()) << built.status();
-  const absl::StatusOr<profile::Snapshot> snapshot = queries().Finish(*plan, *built, false);
+  const absl::StatusOr<profile::Snapshot> snapshot = Finish(*plan, *built);
   ASSERT_TRUE(snapshot.ok()) << snapshot.status();
   EXPECT_EQ(snapshot->profile.Live().bytes, 1.0 * kBytes);
   EXPECT_EQ(snapshot->process_id, other_.process_id);
@@ -89,16 +102,16 @@ TEST_F(QueriesTest, AProfile) {
 }
 
 TEST_F(QueriesTest, AProcessThatEndsWhileItsProfileIsMade) {
-  const absl::StatusOr<ProfilePlan> plan = queries().Plan(other_);
+  const absl::StatusOr<ProfilePlan> plan = Plan(other_);
   ASSERT_TRUE(plan.ok()) << plan.status();
   absl::StatusOr<BuiltProfile> built = BuildPlanned(recorder_->entries(), *plan);
   ASSERT_TRUE(built.ok()) << built.status();
   kernel_.Exit(kOther, "other");
   // Before the recorder knows of the end, and afterwards.
-  EXPECT_TRUE(absl::IsNotFound(queries().Finish(*plan, *built, false).status()));
+  EXPECT_TRUE(absl::IsNotFound(Finish(*plan, *built).status()));
   recorder_->Pump();
-  EXPECT_TRUE(absl::IsNotFound(queries().Finish(*plan, *built, false).status()));
-  EXPECT_TRUE(absl::IsNotFound(queries().Plan(other_).status()));
+  EXPECT_TRUE(absl::IsNotFound(Finish(*plan, *built).status()));
+  EXPECT_TRUE(absl::IsNotFound(Plan(other_).status()));
   EXPECT_TRUE(absl::IsNotFound(queries().DumpOne(other_)));
 }
 
@@ -106,9 +119,9 @@ TEST_F(QueriesTest, AnotherProcessWithItsPid) {
   const profile::ProcessRef before = other_;
   kernel_.Exit(kOther, "other");
   const profile::ProcessRef after = Enter(kOther);
-  EXPECT_TRUE(absl::IsNotFound(queries().Plan(before).status()));
-  EXPECT_TRUE(absl::IsNotFound(queries().Plan({before.pid + 1, after.process_id}).status()));
-  EXPECT_TRUE(queries().Plan(after).ok());
+  EXPECT_TRUE(absl::IsNotFound(Plan(before).status()));
+  EXPECT_TRUE(absl::IsNotFound(Plan({before.pid + 1, after.process_id}).status()));
+  EXPECT_TRUE(Plan(after).ok());
   EXPECT_EQ(queries().FindProcess(kOther)->process_id, after.process_id);
 }
 

@@ -19,6 +19,9 @@ namespace {
 // The summaries of dozens of processes with hundreds of call paths.
 constexpr absl::Duration kQuickSummaries = absl::Milliseconds(10);
 
+// Summaries wait this long for the frees that processes hold back.
+constexpr absl::Duration kFreesPatience = absl::Milliseconds(100);
+
 // Each reading opens the memory of every process.
 constexpr absl::Duration kActiveInterval = absl::Seconds(1);
 
@@ -113,8 +116,13 @@ void Queries::AddResidentBytes(std::vector<profile::ProcessSummary>& summaries) 
 
 std::optional<std::vector<profile::ProcessSummary>> Queries::PlanSummaries() {
   if (summaries_.has_value()) return summaries_;
-  for (const auto& [process_id, target] : targets_) dumps_.TakeFrees(target);
+  taking_ends_ = base::Now() + kFreesPatience;
+  taking_ = dumps_.orders().TakeAllFrees(targets_);
   return std::nullopt;
+}
+
+bool Queries::HasPlannedSummaries(base::Instant now) const {
+  return taking_ == nullptr || *taking_ == 0 || now > taking_ends_;
 }
 
 std::vector<profile::ProcessSummary> Queries::MakeSummaries(const absl::flat_hash_map<uint64_t, TallySums>& sums,
@@ -156,11 +164,11 @@ absl::StatusOr<std::optional<uid_t>> Queries::Owner(const profile::ProcessRef& p
   return (*target)->owner;
 }
 
-absl::StatusOr<ProfilePlan> Queries::Plan(const profile::ProcessRef& process) {
+void Queries::Plan(const profile::ProcessRef& process, const PlanDone& done) {
   absl::StatusOr<Target*> target = FindForClient(process);
-  if (!target.ok()) return target.status();
-  if (!requests_.IsSettled(**target)) return NotSettled(**target);
-  return dumps_.Plan(**target);
+  if (!target.ok()) return done(target.status());
+  if (!requests_.IsSettled(**target)) return done(NotSettled(**target));
+  dumps_.TakeFreesAndPlan(**target, done);
 }
 
 absl::StatusOr<profile::ResidentBytes> Queries::ResidentOf(const Target& target) {
@@ -181,15 +189,21 @@ std::vector<profile::CoveragePart> Queries::CoverageOf(Target& target, double li
   return profile::Cover(*resident, statistics.has_value() ? &*statistics : nullptr, live);
 }
 
-absl::StatusOr<profile::Snapshot> Queries::Finish(const ProfilePlan& plan, BuiltProfile& built, bool with_coverage) {
-  absl::StatusOr<Target*> target = FindForClient(plan.process);
-  if (!target.ok()) return target.status();
-  dumps_.Complete(**target, built.profile);
-  profile::Snapshot snapshot = {.profile = std::move(built.profile), .process_id = plan.process.process_id};
-  if (with_coverage) snapshot.coverage = CoverageOf(**target, snapshot.profile.Live().bytes);
-  if (plan.space != nullptr) snapshot.executable = plan.space->executable;
-  snapshot.time = base::WallNow();
-  return snapshot;
+void Queries::Finish(const ProfilePlan& plan, const std::shared_ptr<BuiltProfile>& built, bool with_coverage,
+                     const FinishDone& done) {
+  const absl::StatusOr<Target*> target = FindForClient(plan.process);
+  if (!target.ok()) return done(target.status());
+  dumps_.Complete(**target, {built, &built->profile},
+                  [this, process = plan.process, space = plan.space, built, with_coverage, done] {
+                    const absl::StatusOr<Target*> target = FindForClient(process);
+                    if (!target.ok()) return done(target.status());
+                    profile::Snapshot snapshot = {.profile = std::move(built->profile),
+                                                  .process_id = process.process_id};
+                    if (with_coverage) snapshot.coverage = CoverageOf(**target, snapshot.profile.Live().bytes);
+                    if (space != nullptr) snapshot.executable = space->executable;
+                    snapshot.time = base::WallNow();
+                    done(std::move(snapshot));
+                  });
 }
 
 absl::StatusOr<std::string> Queries::Publish(const profile::ProcessRef& process, const Dumps::Filled& filled) {

@@ -7,6 +7,8 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -50,8 +52,10 @@ class Queries {
         requests_(means.requests) {}
 
   // The summaries of all processes, if they are known. Otherwise they are made in three steps, of which this is the
-  // first, and another thread does the second one, SumAllTallies.
+  // first, and another thread does the second one, SumAllTallies, when the first one is over: it takes the frees that
+  // processes hold back, as far as these answer soon.
   std::optional<std::vector<profile::ProcessSummary>> PlanSummaries();
+  bool HasPlannedSummaries(base::Instant now) const;
   // The third step. `cost`: of SumAllTallies.
   std::vector<profile::ProcessSummary> MakeSummaries(const absl::flat_hash_map<uint64_t, TallySums>& sums,
                                                      absl::Duration cost);
@@ -60,11 +64,15 @@ class Queries {
   profile::ProcessSummary Summarise(const Target& target, const TallySums& sums);
   absl::StatusOr<std::optional<uid_t>> Owner(const profile::ProcessRef& process);
 
-  // A profile is made in three steps, of which another thread does the second one, BuildPlanned.
+  // A profile is made in three steps, of which another thread does the second one, BuildPlanned. The others call `done`
+  // once, at once or later.
   // ResourceExhausted: stacks of the process wait for unwind tables; ask again later.
-  absl::StatusOr<ProfilePlan> Plan(const profile::ProcessRef& process);
-  // Takes `built.profile`. `with_coverage`: with the parts of the resident memory.
-  absl::StatusOr<profile::Snapshot> Finish(const ProfilePlan& plan, BuiltProfile& built, bool with_coverage);
+  using PlanDone = std::function<void(absl::StatusOr<ProfilePlan>)>;
+  void Plan(const profile::ProcessRef& process, const PlanDone& done);
+  // Takes `built->profile`; nobody else uses it until `done`. `with_coverage`: with the parts of the resident memory.
+  using FinishDone = std::function<void(absl::StatusOr<profile::Snapshot>)>;
+  void Finish(const ProfilePlan& plan, const std::shared_ptr<BuiltProfile>& built, bool with_coverage,
+              const FinishDone& done);
   // The next step for a dump, after Dumps::Fill: reports it, and returns its path.
   absl::StatusOr<std::string> Publish(const profile::ProcessRef& process, const Dumps::Filled& filled);
   // A dump that no account pays for, in the background, which prints its errors.
@@ -95,6 +103,8 @@ class Queries {
   Controls& controls_;
   Dumps& dumps_;
   Requests& requests_;
+  std::shared_ptr<const size_t> taking_;  // orders of PlanSummaries that are under way; null: none yet
+  base::Instant taking_ends_ = base::Instant::InfinitePast();
   std::optional<std::vector<profile::ProcessSummary>> summaries_;
   base::Instant summaries_made_ = base::Instant::InfinitePast();
   absl::Duration summaries_cost_ = {};

@@ -168,7 +168,7 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
       dumps_({.entries = books_->entries(),
               .mapping_events = *mapping_events_,
               .processes = books_->processes(),
-              .hands = hands_,
+              .orders = orders_,
               .spaces = spaces_,
               .targets = targets_,
               .unwinding = unwinding_,
@@ -411,8 +411,9 @@ void Recorder::DumpAll(heaptap_dump_kind kind) {
 
 void Recorder::FinishBackground() {
   const base::Instant end = base::Now() + kBackgroundPatience;
-  while (background_.size() + cleaning_.size() > 0 && base::Now() < end) {
+  while ((dumps_.IsMaking() || background_.size() + cleaning_.size() > 0) && base::Now() < end) {
     pollfd done[] = {{.fd = background_.fd(), .events = POLLIN, .revents = 0},
+                     {.fd = orders_.fd(), .events = POLLIN, .revents = 0},
                      {.fd = cleaning_.fd(), .events = POLLIN, .revents = 0}};
     base::PollUntil(absl::MakeSpan(done), std::min(end, base::Now() + kPumpInterval));
     Pump();

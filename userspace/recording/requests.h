@@ -98,7 +98,7 @@ class Requests {
   };
   // Without contents if they could not be made.
   static Reply Refusal(const Question& question, int error);
-  Reply MakeRecords(const Target& target, const Question& question);
+  void MakeRecords(const Target& target, const Question& question);
   void MakeDump(const Target& target, const Question& question);
   // `target`: as it was when it asked.
   void Answer(const Target& target, const Question& question, Reply reply);

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A recording whose hands wait for ever for one process. It goes on with all others.
+#include <poll.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "absl/synchronization/notification.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/recorder_fixture.h"
+#include "tests/unit/support/child.h"
+#include "userspace/base/clock.h"
+
+namespace heaptap::recording {
+namespace {
+
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr uid_t kUser = 1234;
+constexpr heaptap_free kFree = {.address = 0x10, .serial = 1};
+
+class OrdersTest : public RecorderTest {
+ protected:
+  OrdersTest() {
+    RecorderOptions options = EveryProcess();
+    options.background = Background::Place::kOwnThread;
+    Start(options);
+    kernel_.on_is_current = [this](pid_t pid) {
+      if (pid == late_.pid() && std::this_thread::get_id() != thread_) end_.WaitForNotification();
+    };
+    late_id_ = Enter(late_);
+    other_id_ = Enter(other_);
+    recorder_->Pump();
+  }
+  ~OrdersTest() override {
+    Answer();
+    recorder_ = nullptr;
+  }
+  // Hands wait no longer.
+  void Answer() {
+    if (!end_.HasBeenNotified()) end_.Notify();
+  }
+  uint64_t Enter(const Child& child) {
+    const uint64_t process_id = kernel_.Enter(child.pid(), "child");
+    kernel_.Sample(process_id, kBytes);
+    absl::MutexLock lock(&kernel_.mutex);
+    kernel_.processes.at(process_id).process.pending = reinterpret_cast<uint64_t>(&pending);
+    return process_id;
+  }
+  bool PumpUntil(const std::function<bool()>& is_over) {
+    const base::Instant end = base::Now() + absl::Minutes(1);
+    while (!is_over() && base::Now() < end) {
+      recorder_->Pump();
+      poll(nullptr, 0, 1);
+    }
+    return is_over();
+  }
+
+  // The same in the children.
+  static inline heaptap_pending pending = [] {
+    heaptap_pending one = {};
+    one.used = 1;
+    one.slots[0] = {.count = 1, .reserved = 0, .weight = 0, .frees = {kFree}};
+    return one;
+  }();
+  const std::thread::id thread_ = std::this_thread::get_id();
+  const bool is_root_ = getuid() == 0;
+  const Child late_{[this] { return !is_root_ || (setuid(kUser) == 0 && prctl(PR_SET_DUMPABLE, 1) == 0); }};
+  const Child other_;
+  uint64_t late_id_ = 0;
+  uint64_t other_id_ = 0;
+  absl::Notification end_;
+};
+
+TEST_F(OrdersTest, TheDumpOfAnotherProcessDoesNotWait) {
+  if (!is_root_) GTEST_SKIP() << "needs processes of two users";
+  recorder_->DumpAll(HEAPTAP_DUMP_MANUAL);
+  EXPECT_TRUE(recorder_->dumps().IsMaking(late_id_));
+  ASSERT_TRUE(PumpUntil([&] { return !Dumps(other_.pid()).empty(); }));
+  EXPECT_THAT(kernel_.frees_taken[other_id_], SizeIs(1));
+  EXPECT_THAT(Dumps(late_.pid()), IsEmpty());
+  EXPECT_FALSE(recorder_->IsSettled());
+  Answer();
+  ASSERT_TRUE(PumpUntil([&] { return !Dumps(late_.pid()).empty(); }));
+  EXPECT_THAT(kernel_.frees_taken[late_id_], SizeIs(1));
+  EXPECT_TRUE(PumpUntil([&] { return !recorder_->dumps().IsMaking(late_id_); }));
+}
+
+// Its books stay until then.
+TEST_F(OrdersTest, AProcessThatStartsAnotherProgramMeanwhileHasItsDump) {
+  recorder_->DumpAll(HEAPTAP_DUMP_MANUAL);
+  kernel_.Exec(late_.pid(), "next");
+  for (int i = 0; i < 3; i++) recorder_->Pump();
+  EXPECT_TRUE(kernel_.HasBooks(late_id_));
+  Answer();
+  ASSERT_TRUE(PumpUntil([&] { return !Dumps(late_.pid()).empty(); }));
+  EXPECT_EQ(Dumps(late_.pid()).front(), Text(1, kBytes));
+  EXPECT_TRUE(PumpUntil([&] { return !kernel_.HasBooks(late_id_); }));
+}
+
+TEST_F(OrdersTest, TheEndOfARecordingWaitsForDumpsThatHandsHoldUp) {
+  recorder_->DumpAll(HEAPTAP_DUMP_MANUAL);
+  std::thread later([this] {
+    constexpr int kMilliseconds = 50;
+    poll(nullptr, 0, kMilliseconds);
+    Answer();
+  });
+  recorder_->FinishBackground();
+  EXPECT_THAT(Dumps(late_.pid()), SizeIs(1));
+  later.join();
+}
+
+TEST_F(OrdersTest, SummariesWaitForFreesAShortTime) {
+  if (!is_root_) GTEST_SKIP() << "needs processes of two users";
+  Queries& queries = recorder_->queries();
+  EXPECT_EQ(queries.PlanSummaries(), std::nullopt);
+  const base::Instant begin = base::Now();
+  EXPECT_FALSE(queries.HasPlannedSummaries(begin));
+  EXPECT_TRUE(queries.HasPlannedSummaries(begin + absl::Milliseconds(101)));
+  ASSERT_TRUE(PumpUntil([&] { return kernel_.frees_taken.contains(other_id_); }));
+  EXPECT_FALSE(queries.HasPlannedSummaries(begin));
+  Answer();
+  ASSERT_TRUE(PumpUntil([&] { return queries.HasPlannedSummaries(begin); }));
+  EXPECT_THAT(kernel_.frees_taken[late_id_], SizeIs(1));
+}
+
+}  // namespace
+}  // namespace heaptap::recording
