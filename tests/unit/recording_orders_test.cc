@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <thread>
@@ -23,6 +24,8 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 constexpr uid_t kUser = 1234;
+constexpr uint64_t kTallies = 100;  // of all processes
+constexpr uint32_t kEndedThread = 5'000'100;
 constexpr heaptap_free kFree = {.address = 0x10, .serial = 1};
 
 class OrdersTest : public RecorderTest {
@@ -30,6 +33,7 @@ class OrdersTest : public RecorderTest {
   OrdersTest() {
     RecorderOptions options = EveryProcess();
     options.background = Background::Place::kOwnThread;
+    options.map_sizes.tallies = kTallies;
     Start(options);
     kernel_.on_is_current = [this](pid_t pid) {
       if (pid == late_.pid() && std::this_thread::get_id() != thread_) end_.WaitForNotification();
@@ -52,6 +56,18 @@ class OrdersTest : public RecorderTest {
     absl::MutexLock lock(&kernel_.mutex);
     kernel_.processes.at(process_id).process.pending = reinterpret_cast<uint64_t>(&pending);
     return process_id;
+  }
+  // What an ended thread has allocated and freed.
+  void AddEndedThread(uint64_t process_id) {
+    bpf::TallyEntry entry = {.stack_id = process_id, .tid = kEndedThread, .tally = {}};
+    entry.tally.allocated = {.objects = 1, .bytes = 1, .weight = 1, .weighted_objects = 0};
+    entry.tally.freed = entry.tally.allocated;
+    kernel_.tallies[process_id].push_back(entry);
+    absl::MutexLock lock(&kernel_.mutex);
+    kernel_.processes.at(process_id).process.figures.tallies = kTallies / 2;
+  }
+  bool HasEndedThread(uint64_t process_id) const {
+    return std::ranges::count(kernel_.tallies.at(process_id), kEndedThread, &bpf::TallyEntry::tid) != 0;
   }
   bool PumpUntil(const std::function<bool()>& is_over) {
     const base::Instant end = base::Now() + absl::Minutes(1);
@@ -114,6 +130,23 @@ TEST_F(OrdersTest, TheEndOfARecordingWaitsForDumpsThatHandsHoldUp) {
   recorder_->FinishBackground();
   EXPECT_THAT(Dumps(late_.pid()), SizeIs(1));
   later.join();
+}
+
+TEST_F(OrdersTest, TalliesOfAnotherProcessAreFolded) {
+  if (!is_root_) GTEST_SKIP() << "needs processes of two users";
+  // Holds up the hands that its user has.
+  kernel_.Send(kernel_.MakeEvent(HEAPTAP_EVENT_HIGH_WATER, late_.pid(), late_id_, "child"));
+  recorder_->Pump();
+  EXPECT_TRUE(recorder_->dumps().IsMaking(late_id_));
+  AddEndedThread(late_id_);
+  AddEndedThread(other_id_);
+  recorder_->everyone().Tick(base::Now());
+  ASSERT_TRUE(PumpUntil([&] { return !HasEndedThread(other_id_); }));
+  EXPECT_TRUE(HasEndedThread(late_id_));
+  recorder_->Pump();
+  EXPECT_FALSE(recorder_->everyone().IsFolding()) << "a Pump that follows at once could do nothing";
+  Answer();
+  EXPECT_TRUE(PumpUntil([&] { return !HasEndedThread(late_id_); }));
 }
 
 TEST_F(OrdersTest, SummariesWaitForFreesAShortTime) {

@@ -103,6 +103,7 @@ void EventLoop::Pump() {
   errands_.HandleDone();
   looks_.HandleDone();
   orders_.HandleDone();
+  if (everyone_ != nullptr) everyone_->FoldSome();
   unwinding_.BeginBatch();
   // One Pump after they were closed: at a reset, an eBPF program may have been in the middle of an entry.
   endings_.ForgetClosed();
@@ -116,10 +117,7 @@ void EventLoop::Pump() {
   HandleTablesWanted(*batch);
   HandleInOrder(*batch);
   endings_.FindUnnoticed();
-  if (everyone_ != nullptr) {
-    everyone_->InspectNewcomers();
-    everyone_->FoldSome();
-  }
+  if (everyone_ != nullptr) everyone_->InspectNewcomers();
   endings_.CloseEnded(now);
   unwinding_.tables().kernel().Balance(now);
   requests_.HandlePostponed();

@@ -72,7 +72,7 @@ Everyone::Everyone(const Means& means, RecorderOptions& options, Calls calls)
       pump_(std::move(calls.pump)),
       rates_(targets_, controls_),
       upkeep_(
-          {.books = books_, .hands = hands_, .targets = targets_, .dumps = dumps_, .background = means.background}) {}
+          {.books = books_, .orders = orders_, .targets = targets_, .dumps = dumps_, .background = means.background}) {}
 
 void Everyone::Fail(const absl::Status& status) {
   failed_ = true;
