@@ -327,11 +327,8 @@ void EventLoop::HandleStart(Target& target, const heaptap_event& event) {
   }
 }
 
-void EventLoop::HandleMapping(bpf::MappingEvent event) {
-  const bool is_moved = unwinding_.moved_code().Name(event);
-  if (!spaces_.Apply(event)) return;
-  // The file of moved code is known already.
-  if (event.mapping.inode == 0 || is_moved) return;
+void EventLoop::HandleMapping(const bpf::MappingEvent& event) {
+  if (!unwinding_.moved_code().Apply(event) || event.mapping.inode == 0) return;
   // Only recorded processes need unwind tables, but any process may map an allocator.
   if (spaces_.IsHeld(event.pid)) {
     unwinding_.HandleMapping(event);

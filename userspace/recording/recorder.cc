@@ -156,8 +156,8 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
                        }}),
       unwinding_({.maps = books_->unwind(),
                   .identify = books_->program(bpf::Program::kIdentify),
-                  .hands = hands_,
                   .looks = looks_,
+                  .orders = orders_,
                   .errands = errands_},
                  spaces_, options_.map_sizes.unwind_bytes,
                  [this](uint64_t process_id, uint32_t asked) {

@@ -116,7 +116,7 @@ void Requests::HandleTrigger(Target& target, heaptap_dump_kind kind) {
 bool Requests::IsSettled(const Target& target) {
   const auto is_settled = [&] {
     unwinding_.HandleTablesRead();
-    return !unwinding_.IsWorthWaiting(target.process_id, base::Now());
+    return !unwinding_.IsWorthWaiting(target.process_id, base::Now()) && !unwinding_.moved_code().IsLooking(target.pid);
   };
   // The thread of a system-wide recording has other things to do.
   return accounts_.has_value() ? is_settled() : errands_.WaitUntil(is_settled, base::Now() + RawStacks::kPatience);

@@ -70,7 +70,8 @@ class Requests {
   Answers& answers() { return answers_; }
   bool failed() const { return failed_; }
 
-  // Whether no stacks of the process wait for unwind tables, or they have waited long enough.
+  // Whether no stacks of the process wait for unwind tables, or they have waited long enough; and whether it is known
+  // which files its mappings are of.
   bool IsSettled(const Target& target);
   // Reads whose process it is, for its account. False: as Controls::NoteOwner.
   bool NoteOwner(Target& target);

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/recording/version_checks.h"
+
+#include <memory>
+#include <vector>
+
+namespace heaptap::recording {
+
+void VersionChecks::Begin(const heaptap_file_key& key, pid_t pid, const elf::Mapping& mapping) {
+  const uid_t payer = orders_.PayerOf(pid);
+  users_[payer].waiting.insert_or_assign(key, Check{.key = key, .pid = pid, .mapping = mapping});
+  Dispatch(payer);
+}
+
+void VersionChecks::BeginWaiting() {
+  std::vector<uid_t> payers;
+  for (const auto& [payer, user] : users_) payers.push_back(payer);
+  for (const uid_t payer : payers) Dispatch(payer);
+}
+
+void VersionChecks::Dispatch(uid_t payer) {
+  const auto user = users_.find(payer);
+  if (user == users_.end() || user->second.is_under_way) return;
+  if (user->second.waiting.empty()) {
+    users_.erase(user);
+    return;
+  }
+  const pid_t pid = user->second.waiting.begin()->second.pid;
+  if (!orders_.HasRoom(pid)) return;
+  user->second.is_under_way = true;
+  const auto checks = std::make_shared<std::vector<Check>>();
+  for (auto& [key, check] : std::exchange(user->second.waiting, {})) checks->push_back(std::move(check));
+  orders_.Start(
+      pid,
+      [checks](worker::Hands& hands, int) {
+        for (Check& check : *checks) check.version = hands.Version(check.pid, check.mapping);
+      },
+      [this, payer, checks] {
+        users_[payer].is_under_way = false;
+        for (const Check& check : *checks) done_(check);
+        Dispatch(payer);
+      });
+}
+
+}  // namespace heaptap::recording
