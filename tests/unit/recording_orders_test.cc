@@ -9,6 +9,8 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
@@ -20,6 +22,7 @@
 namespace heaptap::recording {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -56,6 +59,12 @@ class OrdersTest : public RecorderTest {
     absl::MutexLock lock(&kernel_.mutex);
     kernel_.processes.at(process_id).process.pending = reinterpret_cast<uint64_t>(&pending);
     return process_id;
+  }
+  // Keeps the hands of its user busy.
+  void HoldUp() {
+    kernel_.Send(kernel_.MakeEvent(HEAPTAP_EVENT_HIGH_WATER, late_.pid(), late_id_, "child"));
+    recorder_->Pump();
+    EXPECT_TRUE(recorder_->dumps().IsMaking(late_id_));
   }
   // What an ended thread has allocated and freed.
   void AddEndedThread(uint64_t process_id) {
@@ -134,10 +143,7 @@ TEST_F(OrdersTest, TheEndOfARecordingWaitsForDumpsThatHandsHoldUp) {
 
 TEST_F(OrdersTest, TalliesOfAnotherProcessAreFolded) {
   if (!is_root_) GTEST_SKIP() << "needs processes of two users";
-  // Holds up the hands that its user has.
-  kernel_.Send(kernel_.MakeEvent(HEAPTAP_EVENT_HIGH_WATER, late_.pid(), late_id_, "child"));
-  recorder_->Pump();
-  EXPECT_TRUE(recorder_->dumps().IsMaking(late_id_));
+  HoldUp();
   AddEndedThread(late_id_);
   AddEndedThread(other_id_);
   recorder_->everyone().Tick(base::Now());
@@ -147,6 +153,29 @@ TEST_F(OrdersTest, TalliesOfAnotherProcessAreFolded) {
   EXPECT_FALSE(recorder_->everyone().IsFolding()) << "a Pump that follows at once could do nothing";
   Answer();
   EXPECT_TRUE(PumpUntil([&] { return !HasEndedThread(late_id_); }));
+}
+
+TEST_F(OrdersTest, StacksOfAnotherProcessAreFound) {
+  if (!is_root_) GTEST_SKIP() << "needs processes of two users";
+  HoldUp();
+  std::vector<pid_t> found;
+  for (const auto& [pid, process_id] : {std::pair(late_.pid(), late_id_), std::pair(other_.pid(), other_id_)}) {
+    const uint64_t stack = kernel_.tallies.at(process_id).front().stack_id;
+    recorder_->surveys().Stacks({pid, process_id}, {stack},
+                                [&, pid = pid](absl::StatusOr<profile::SurveyedStacks> stacks) {
+                                  ASSERT_TRUE(stacks.ok()) << stacks.status();
+                                  EXPECT_THAT(stacks->stacks, SizeIs(1));
+                                  found.push_back(pid);
+                                });
+  }
+  ASSERT_TRUE(PumpUntil([&] { return !found.empty(); }));
+  EXPECT_THAT(found, ElementsAre(other_.pid()));
+  Answer();
+  ASSERT_TRUE(PumpUntil([&] { return found.size() == 2; }));
+  absl::StatusOr<profile::SurveyedStacks> ended;
+  recorder_->surveys().Stacks({other_.pid(), late_id_ + other_id_}, {},
+                              [&](auto stacks) { ended = std::move(stacks); });
+  EXPECT_TRUE(absl::IsNotFound(ended.status())) << ended.status();
 }
 
 TEST_F(OrdersTest, SummariesWaitForFreesAShortTime) {

@@ -321,8 +321,10 @@ absl::StatusOr<profile::Survey> Daemon::Survey(const profile::Activities& known,
 
 absl::StatusOr<profile::SurveyedStacks> Daemon::Stacks(const profile::ProcessRef& process,
                                                        const std::vector<uint64_t>& stack_ids) {
-  return Ask<absl::StatusOr<profile::SurveyedStacks>>(
-      [process, stack_ids](recording::Recorder& recorder) { return recorder.surveys().Stacks(process, stack_ids); });
+  return AskLater<absl::StatusOr<profile::SurveyedStacks>>(
+      [process, stack_ids](recording::Recorder& recorder, const recording::Surveys::StacksDone& done) {
+        recorder.surveys().Stacks(process, stack_ids, done);
+      });
 }
 
 absl::Status Daemon::Settle() {

@@ -190,7 +190,7 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
                 .controls = controls_,
                 .dumps = dumps_,
                 .requests = requests_}),
-      surveys_({.books = *books_, .hands = hands_, .targets = targets_, .dumps = dumps_}),
+      surveys_({.books = *books_, .hands = hands_, .orders = orders_, .targets = targets_, .dumps = dumps_}),
       endings_({.books = *books_,
                 .targets = targets_,
                 .spaces = spaces_,
