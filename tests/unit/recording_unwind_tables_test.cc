@@ -195,6 +195,10 @@ TEST_F(UnwindTablesTest, KnowsBuildIds) {
   Settle();
   EXPECT_EQ(tables_->BuildId(found->file), build_id);
   EXPECT_EQ(tables_->BuildIdOf(*own), build_id);
+  tables_->Enter(found->file, getpid(), *own);
+  EXPECT_EQ(tables_->BuildId(found->file), std::nullopt) << "perhaps it was rewritten";
+  Settle();
+  EXPECT_EQ(tables_->BuildId(found->file), build_id);
   MappedImage without(Small(2));
   Enter(without);
   EXPECT_EQ(tables_->BuildId(KeyOf(without)), "");

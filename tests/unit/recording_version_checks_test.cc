@@ -58,7 +58,10 @@ class VersionChecksTest : public ::testing::Test {
 TEST_F(VersionChecksTest, OfAMappedFile) {
   checks_.Begin(kFirst, getpid(), program_);
   EXPECT_THAT(done_, IsEmpty());
+  EXPECT_TRUE(checks_.IsChecking(kFirst));
+  EXPECT_FALSE(checks_.IsChecking(kSecond));
   ASSERT_TRUE(Await(1));
+  EXPECT_FALSE(checks_.IsChecking(kFirst));
   EXPECT_EQ(done_[0].key.inode, kFirst.inode);
   ASSERT_TRUE(done_[0].version.ok()) << done_[0].version.status();
   EXPECT_EQ(*done_[0].version, version_);
@@ -87,6 +90,7 @@ TEST_F(VersionChecksTest, WaitForRoom) {
   LetLook();
   ASSERT_TRUE(orders_.WaitUntil([&] { return orders_.IsIdle(); }, base::Now() + absl::Minutes(1)));
   EXPECT_THAT(done_, IsEmpty());
+  EXPECT_TRUE(checks_.IsChecking(kFirst));
   checks_.BeginWaiting();
   EXPECT_TRUE(Await(1));
 }

@@ -15,8 +15,10 @@
 namespace heaptap::recording {
 namespace {
 
-// Processes whose frees one order fetches: a process that is late makes the others of its order wait.
+// Processes whose frees one order fetches, and the time for them: a process that is late makes the others of its order
+// wait.
 constexpr size_t kProcessesOfOrder = 64;
+constexpr absl::Duration kOrderTime = absl::Milliseconds(100);
 
 // The names that hands read, unless the PID is another process's by then.
 NameLiving NamesFrom(worker::Hands& hands, const bpf::Processes& processes, const profile::ProcessRef& process) {
@@ -42,7 +44,9 @@ void ProfileOrders::Fetch(pid_t payer, std::vector<Held> held, std::function<voi
   orders_.Start(
       payer,
       [fetched, &processes = processes_](worker::Hands& hands, int) {
+        const base::Instant end = base::Now() + kOrderTime;
         for (Held& one : *fetched) {
+          if (base::Now() > end) break;
           one.frees = hands.PendingFrees(one.process.pid, one.address,
                                          [&] { return processes.IsCurrent(one.process.pid, one.process.process_id); });
         }

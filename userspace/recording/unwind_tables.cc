@@ -132,6 +132,7 @@ bool UnwindTables::Knows(const heaptap_file_key& key, pid_t pid, const elf::Mapp
 }
 
 void UnwindTables::HandleChecked(const VersionChecks::Check& check) {
+  looks_done_++;
   const auto known = files_.find(check.key);
   if (!check.version.ok() || known == files_.end() || !check.version->IsSameFile(known->second.version)) return;
   if (*check.version == known->second.version) {
@@ -354,7 +355,7 @@ uint32_t UnwindTables::FindRule(const elf::Mapping& mapping, uint64_t address) c
 std::optional<std::string> UnwindTables::BuildId(const heaptap_file_key& key) const {
   const auto known = files_.find(key);
   if (known == files_.end()) return "";
-  if (known->second.is_being_read) return std::nullopt;
+  if (known->second.is_being_read || checks_.IsChecking(key)) return std::nullopt;
   return known->second.build_id;
 }
 

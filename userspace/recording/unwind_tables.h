@@ -70,7 +70,7 @@ class UnwindTables {
   void Hasten(const elf::Mapping& mapping);
   // Whether any file is being looked at, or its table is being read.
   bool IsReading() const { return looks_under_way_ != 0 || reader_.IsReading(); }
-  // Tables read and files looked at so far; a raw stack that waits for one may be finished when this changes.
+  // Tables read, and files looked at or checked so far. What waits for one of them may go on when this changes.
   uint64_t tables_read() const { return reader_.tables_read() + looks_done_; }
 
   // Enters the file that a process maps: it is looked at, a worker reads its table, and the table goes into the kernel
@@ -94,7 +94,8 @@ class UnwindTables {
   // The rule at an address in a mapping; 0 if there is none, or the file was not entered.
   uint32_t FindRule(const elf::Mapping& mapping, uint64_t address) const;
 
-  // The build-id of an entered file; none: it is being read. "": it has none, or was not entered.
+  // The build-id of an entered file; none: it is being read, or checked whether it was rewritten. "": it has none, or
+  // was not entered.
   std::optional<std::string> BuildId(const heaptap_file_key& key) const;
   // Of the file that is mapped there; "": unknown, or it has none.
   std::string BuildIdOf(const elf::Mapping& mapping) const;

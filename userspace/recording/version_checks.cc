@@ -4,11 +4,22 @@
 #include <memory>
 #include <vector>
 
+#include "absl/time/time.h"
+#include "userspace/base/clock.h"
+
 namespace heaptap::recording {
+namespace {
+
+// Of one order. A check takes a tenth of a millisecond, unless hands wait for the process.
+constexpr absl::Duration kOrderTime = absl::Seconds(1);
+
+}  // namespace
 
 void VersionChecks::Begin(const heaptap_file_key& key, pid_t pid, const elf::Mapping& mapping) {
   const uid_t payer = orders_.PayerOf(pid);
-  users_[payer].waiting.insert_or_assign(key, Check{.key = key, .pid = pid, .mapping = mapping});
+  const bool is_new =
+      users_[payer].waiting.insert_or_assign(key, Check{.key = key, .pid = pid, .mapping = mapping}).second;
+  if (is_new) checking_[key]++;
   Dispatch(payer);
 }
 
@@ -33,11 +44,19 @@ void VersionChecks::Dispatch(uid_t payer) {
   orders_.Start(
       pid,
       [checks](worker::Hands& hands, int) {
-        for (Check& check : *checks) check.version = hands.Version(check.pid, check.mapping);
+        const base::Instant end = base::Now() + kOrderTime;
+        for (Check& check : *checks) {
+          if (base::Now() > end) break;
+          check.version = hands.Version(check.pid, check.mapping);
+        }
       },
       [this, payer, checks] {
         users_[payer].is_under_way = false;
-        for (const Check& check : *checks) done_(check);
+        for (const Check& check : *checks) {
+          const auto checking = checking_.find(check.key);
+          if (--checking->second == 0) checking_.erase(checking);
+          done_(check);
+        }
         Dispatch(payer);
       });
 }

@@ -7,10 +7,12 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "bpf/unwind.h"
 #include "userspace/elf/mappings.h"
@@ -27,7 +29,8 @@ class VersionChecks {
     // Who has mapped the file, and where.
     pid_t pid;
     elf::Mapping mapping;
-    absl::StatusOr<worker::FileVersion> version = worker::FileVersion();  // of the file that is mapped there now
+    // Of the file that is mapped there now.
+    absl::StatusOr<worker::FileVersion> version = absl::UnavailableError("hands have no time for the file");
   };
   // `orders` must outlive this object. `done` gets each check that Begin has not replaced.
   using Done = std::function<void(const Check&)>;
@@ -35,6 +38,8 @@ class VersionChecks {
 
   // Checks a file, at once or when there is room. Replaces a check of the same file that waits, if the same user pays.
   void Begin(const heaptap_file_key& key, pid_t pid, const elf::Mapping& mapping);
+  // Whether a check of the file has not ended.
+  bool IsChecking(const heaptap_file_key& key) const { return checking_.contains(key); }
   // Goes on with those that had no room. To be called from time to time.
   void BeginWaiting();
 
@@ -47,7 +52,8 @@ class VersionChecks {
 
   worker::Looks& orders_;
   const Done done_;
-  std::map<uid_t, OfUser> users_;  // by who pays
+  std::map<uid_t, OfUser> users_;                             // by who pays
+  std::map<heaptap_file_key, size_t, FileKeyLess> checking_;  // how many checks
 };
 
 }  // namespace heaptap::recording
