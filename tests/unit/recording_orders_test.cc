@@ -155,6 +155,17 @@ TEST_F(OrdersTest, TalliesOfAnotherProcessAreFolded) {
   EXPECT_TRUE(PumpUntil([&] { return !HasEndedThread(late_id_); }));
 }
 
+// Each look at its threads is outdated when its answer comes.
+TEST_F(OrdersTest, AProcessThatBeginsThreadsAllTheTimeIsTried) {
+  AddEndedThread(other_id_);
+  recorder_->everyone().Tick(base::Now());
+  EXPECT_TRUE(PumpUntil([&] {
+    absl::MutexLock lock(&kernel_.mutex);
+    kernel_.processes.at(other_id_).process.threads_begun++;
+    return !HasEndedThread(other_id_);
+  }));
+}
+
 TEST_F(OrdersTest, StacksOfAnotherProcessAreFound) {
   if (!is_root_) GTEST_SKIP() << "needs processes of two users";
   HoldUp();
