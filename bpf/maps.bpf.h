@@ -194,14 +194,15 @@ __noinline int may_send(void) {
   return 1;
 }
 
-/* Whether the calling process may send an event that it can repeat at will. */
-__noinline int may_repeat(void) {
+/* Whether the calling process may send an event that it can repeat at will. `most`: its user's share of the ring, in
+ * parts of what is free. */
+__noinline int may_repeat(__u64 most) {
   struct user* user = user_at(find_user_slot());
   if (!user) return 1; /* never */
   const __u64 size = bpf_ringbuf_query(&events, BPF_RB_RING_SIZE);
   const __u64 used = bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA);
   const __u64 consumed = bpf_ringbuf_query(&events, BPF_RB_CONS_POS);
-  return used <= size / 2 || may_fill(&user->events, size, used, consumed, SHARE_FOR_REPEATED);
+  return used <= size / 2 || may_fill(&user->events, size, used, consumed, most);
 }
 
 /* Reserves an event, which the caller fills in and submits. Null: no room in `events`, or none left for the user

@@ -112,7 +112,7 @@ static __always_inline void reset_books(__u32 tgid, __u64 request) {
   /* A vfork child has no books to reset. */
   struct heaptap_process* process = bpf_map_lookup_elem(&processes, &tgid);
   if (!process || process->flags & HEAPTAP_PROCESS_SHARES_PARENT) return;
-  if (!may_repeat()) {
+  if (!may_repeat(SHARE_FOR_OTHERS)) {
     count_loss(process->identity.id, HEAPTAP_LOSS_EVENTS_FULL, 0);
     return;
   }

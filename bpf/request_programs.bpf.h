@@ -42,7 +42,7 @@ int probe_dump(struct pt_regs* context) {
   /* Another collector may record it. */
   if (!process && !is_in_groups(read_settings())) return 0;
   /* A process that is not recorded waits for an answer too, and the collector refuses at once. */
-  if (!may_repeat()) {
+  if (!may_repeat(process ? SHARE_FOR_REQUESTS : SHARE_FOR_OTHERS)) {
     if (process) count_loss(process->identity.id, HEAPTAP_LOSS_EVENTS_FULL, 0);
     return 0;
   }

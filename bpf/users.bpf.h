@@ -29,8 +29,10 @@
 /* When more than half of a ring buffer is in use, a user may have at most SHARE_OF_FREE times as much of it as is free.
  * So users that crowd the buffer leave a part of it to newcomers: one leaves a fifth, two leave a ninth. */
 #define SHARE_OF_FREE 4
-/* The same for events that a process can repeat at will, so that others of its user find room. */
-#define SHARE_FOR_REPEATED 1
+/* The same for events that a process can repeat at will, so that others of its user find room: of a recorded process
+ * that asks for dumps, and of one that is not recorded, or begins new books. */
+#define SHARE_FOR_REQUESTS 3
+#define SHARE_FOR_OTHERS 1
 
 /* A user's bytes in one part of a ring buffer. Parts are counted from 1 on, as long as the buffer exists. */
 struct ring_part {

@@ -115,8 +115,8 @@ class Bench {
         books_(Check(KernelBooks::Load({}))),
         tables_({.maps = books_->unwind(),
                  .identify = books_->program(heaptap::bpf::Program::kIdentify),
-                 .hands = hands_,
                  .looks = looks_,
+                 .orders = looks_,
                  .errands = errands_},
                 HEAPTAP_DEFAULT_UNWIND_BYTES) {
     object_ = bpf_object__open_file(object, nullptr);
@@ -246,9 +246,8 @@ class Bench {
   const std::string library_;
   const std::string program_;
   std::unique_ptr<Books> books_;
-  heaptap::worker::Hands hands_;
   heaptap::worker::Looks looks_{
-      books_->program(heaptap::bpf::Program::kIdentify), {}, heaptap::worker::Hands::kOfThread};
+      books_->program(heaptap::bpf::Program::kIdentify), {}, heaptap::worker::Hands::kDefault};
   heaptap::worker::Errands errands_{heaptap::worker::Urgency::kForeground};
   heaptap::recording::UnwindTables tables_;
   bpf_object* object_ = nullptr;

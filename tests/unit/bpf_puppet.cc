@@ -364,9 +364,9 @@ absl::Status Recording::Attach(uint64_t unwind_bytes) {
   absl::StatusOr<std::vector<elf::Mapping>> mappings = process::ReadExecutableMappings(getpid());
   if (!mappings.ok()) return mappings.status();
   const int identify = books->program(Program::kIdentify);
-  looks.emplace(identify, base::SubordinateIds(), worker::Hands::kOfThread);
+  looks.emplace(identify, base::SubordinateIds(), worker::Hands::kDefault);
   tables = std::make_unique<recording::UnwindTables>(
-      recording::UnwindTables::Means{books->unwind(), identify, hands, *looks, errands}, unwind_bytes);
+      recording::UnwindTables::Means{books->unwind(), identify, *looks, *looks, errands}, unwind_bytes);
   for (const elf::Mapping& mapping : *mappings) {
     if (mapping.inode == 0) continue;
     const absl::StatusOr<worker::MappedFile> file = hands.Look(identify, getpid(), mapping);

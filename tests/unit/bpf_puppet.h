@@ -96,7 +96,7 @@ struct Recording {
   absl::Status LoadOrAdopt(const MapSizes& sizes, const Pins& pins);
 
   std::unique_ptr<Books> books;
-  worker::Hands hands{{}, {.patience = absl::Minutes(1)}};
+  worker::Hands hands{{.patience = absl::Minutes(1)}};
   std::optional<worker::Looks> looks;
   worker::Errands errands{worker::Urgency::kForeground};
   std::unique_ptr<recording::UnwindTables> tables;

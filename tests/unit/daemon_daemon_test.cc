@@ -14,6 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/recorder_fixture.h"
+#include "tests/unit/support/child.h"
 #include "tests/unit/support/fake_clock.h"
 #include "userspace/api/client_time.h"
 #include "userspace/base/user_ids.h"
@@ -27,8 +28,10 @@ constexpr uid_t kUser = 1234;
 
 class DaemonTest : public recording::RecorderTest {
  protected:
-  DaemonTest() {
-    RecorderTest::Start(EveryProcess());
+  explicit DaemonTest(recording::Background::Place background = recording::Background::Place::kCaller) {
+    recording::RecorderOptions options = EveryProcess();
+    options.background = background;
+    RecorderTest::Start(options);
     process_ = {recording::kOther, kernel_.Enter(recording::kOther, "other")};
     kernel_.Sample(process_.process_id, recording::kBytes);
     absl::StatusOr<std::unique_ptr<Daemon>> daemon =
@@ -46,6 +49,7 @@ class DaemonTest : public recording::RecorderTest {
   void Work() {
     is_working_ = true;
     recording_ = std::thread([this] {
+      recording_id_ = std::this_thread::get_id();
       while (is_working_) daemon_->Work();
     });
   }
@@ -60,6 +64,7 @@ class DaemonTest : public recording::RecorderTest {
   std::unique_ptr<Daemon> daemon_;
   std::atomic<bool> is_working_ = false;
   std::thread recording_;
+  std::atomic<std::thread::id> recording_id_ = std::this_thread::get_id();
 };
 
 TEST_F(DaemonTest, TheListDoesNotWaitForAProfile) {
@@ -116,6 +121,61 @@ TEST_F(DaemonTest, WhoGivesUpTheSumsLeavesThemToOthers) {
   EXPECT_TRUE(absl::IsResourceExhausted(daemon_->Processes(user).status()));
   api::Asker root(time_, base::kRoot);
   EXPECT_TRUE(daemon_->Processes(root).ok());
+}
+
+// The recording has threads of its own, and hands wait for a process.
+class LateAnswersTest : public DaemonTest {
+ protected:
+  LateAnswersTest() : DaemonTest(recording::Background::Place::kOwnThread) {
+    const uint64_t process_id = kernel_.Enter(child_.pid(), "child");
+    kernel_.Sample(process_id, recording::kBytes);
+    late_ = {child_.pid(), process_id};
+    {
+      absl::MutexLock lock(&kernel_.mutex);
+      kernel_.processes.at(process_id).process.pending = reinterpret_cast<uint64_t>(&pending);
+    }
+    daemon_->Work();
+    kernel_.on_is_current = [this](pid_t pid) {
+      if (pid != child_.pid() || std::this_thread::get_id() == recording_id_.load()) return;
+      if (!is_late_.HasBeenNotified()) is_late_.Notify();
+      end_.WaitForNotification();
+    };
+  }
+
+  static inline heaptap_pending pending = {};  // the same in the child
+  const Child child_;
+  profile::ProcessRef late_;
+  absl::Notification is_late_;
+  absl::Notification end_;
+};
+
+TEST_F(LateAnswersTest, OneProcessMakesNobodyElseWait) {
+  Work();
+  std::thread user([&] {
+    api::Asker asker(time_, kUser);
+    const absl::StatusOr<profile::Snapshot> snapshot = daemon_->Snapshot(late_, asker);
+    ASSERT_TRUE(snapshot.ok()) << snapshot.status();
+    EXPECT_EQ(snapshot->profile.Live().bytes, 1.0 * recording::kBytes);
+  });
+  is_late_.WaitForNotification();
+  api::Asker root(time_, base::kRoot);
+  EXPECT_TRUE(daemon_->Snapshot(process_, root).ok());
+  end_.Notify();
+  user.join();
+}
+
+TEST_F(LateAnswersTest, WhoWaitsIsToldThatTheDaemonEnds) {
+  Work();
+  std::thread user([&] {
+    api::Asker asker(time_, kUser);
+    EXPECT_TRUE(absl::IsUnavailable(daemon_->Snapshot(late_, asker).status()));
+  });
+  is_late_.WaitForNotification();
+  Stop();
+  std::thread end([&] { daemon_ = nullptr; });
+  user.join();
+  end_.Notify();
+  end.join();
 }
 
 TEST_F(DaemonTest, HealthAsksNobody) {

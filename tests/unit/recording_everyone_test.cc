@@ -61,7 +61,7 @@ TEST_F(EveryoneTest, TheRateOfAllocationIsThatOfThePresentBooks) {
     clock.Advance(absl::Seconds(1));
     Tick();
     recorder_->queries().ForgetSummaries(base::Now());
-    EXPECT_EQ(recorder_->queries().PlanSummaries().value(), std::nullopt);
+    EXPECT_EQ(recorder_->queries().PlanSummaries(), std::nullopt);
     const std::vector<profile::ProcessSummary> processes =
         recorder_->queries().MakeSummaries({{process_id, {}}}, absl::ZeroDuration());
     return processes.size() == 1 ? processes[0].allocation_rate : -1;

@@ -6,8 +6,10 @@
 
 #include <string>
 
+#include "absl/synchronization/notification.h"
 #include "gtest/gtest.h"
 #include "tests/unit/support/folder.h"
+#include "userspace/base/clock.h"
 #include "userspace/base/file_descriptor.h"
 #include "userspace/recording/moved_code.h"
 
@@ -36,13 +38,22 @@ class MovedCodeOfTargets : public ::testing::Test {
   ~MovedCodeOfTargets() override { munmap(all_, 3 * kPage); }
 
   void Copy() { memset(all_ + kPage, 'x', kPage); }
-  // Of anonymous memory in the place of the code; as if it were in the next batch.
+  // Of anonymous memory in the place of the code.
   bpf::MappingEvent Event() {
-    moved_.BeginBatch();
     return {.kind = bpf::MappingEvent::kMap,
             .time = time_++,
             .pid = getpid(),
             .mapping = {.start = code_.start, .end = code_.end, .path = "//anon"}};
+  }
+  // The mapping after the event, as if that were in the next batch.
+  elf::Mapping After(MovedCode& moved, const bpf::MappingEvent& event) {
+    moved.BeginBatch();
+    EXPECT_TRUE(moved.Apply(event));
+    return Now(event);
+  }
+  elf::Mapping Now(const bpf::MappingEvent& event) const {
+    const elf::Mapping* const mapping = spaces_.Find(event.pid)->mappings.Find(event.mapping.start);
+    return mapping == nullptr ? elf::Mapping() : *mapping;
   }
 
   TemporaryFolder folder_;
@@ -50,29 +61,23 @@ class MovedCodeOfTargets : public ::testing::Test {
   char* all_ = nullptr;
   elf::Mapping code_;
   uint64_t time_ = kTime;
-  worker::Hands hands_;
+  worker::Looks orders_{-1, {}, {.patience = absl::Minutes(1)}, 1, worker::Looks::Place::kCaller};
   AddressSpaces spaces_{AddressSpaces::Scope::kKept};
-  MovedCode moved_{hands_, spaces_};
+  MovedCode moved_{orders_, spaces_};
 };
 
 TEST_F(MovedCodeOfTargets, IsOfItsFile) {
   Copy();
-  bpf::MappingEvent event = Event();
-  EXPECT_TRUE(moved_.Name(event));
-  EXPECT_EQ(event.mapping.path, path_);
-  EXPECT_EQ(event.mapping.file_offset, kPage);
+  const elf::Mapping mapping = After(moved_, Event());
+  EXPECT_EQ(mapping.path, path_);
+  EXPECT_EQ(mapping.file_offset, kPage);
 }
 
 // The memory is executable before the code is in it, and the program takes away the right to write then.
 TEST_F(MovedCodeOfTargets, MayBeCopiedLater) {
-  bpf::MappingEvent event = Event();
-  EXPECT_FALSE(moved_.Name(event));
-  EXPECT_EQ(event.mapping.path, "//anon");
-  EXPECT_TRUE(spaces_.Apply(event));
+  EXPECT_EQ(After(moved_, Event()).path, "//anon");
   Copy();
-  event = Event();
-  EXPECT_TRUE(moved_.Name(event));
-  EXPECT_EQ(event.mapping.path, path_);
+  EXPECT_EQ(After(moved_, Event()).path, path_);
 }
 
 TEST_F(MovedCodeOfTargets, OtherMappingsAreNotLookedAt) {
@@ -80,20 +85,67 @@ TEST_F(MovedCodeOfTargets, OtherMappingsAreNotLookedAt) {
   bpf::MappingEvent elsewhere = Event();
   elsewhere.mapping.start += 1 << 20;
   elsewhere.mapping.end += 1 << 20;
-  EXPECT_FALSE(moved_.Name(elsewhere));
+  EXPECT_EQ(After(moved_, elsewhere).path, "//anon");
   bpf::MappingEvent unknown = Event();
   unknown.pid = 1;
-  EXPECT_FALSE(moved_.Name(unknown));
+  EXPECT_FALSE(moved_.Apply(unknown));
 }
 
 TEST_F(MovedCodeOfTargets, AProcessIsNotLookedAtForever) {
-  for (int i = 0; i < 100; i++) {
-    bpf::MappingEvent event = Event();
-    EXPECT_FALSE(moved_.Name(event));
-  }
+  for (int i = 0; i < 100; i++) EXPECT_EQ(After(moved_, Event()).path, "//anon");
   Copy();
-  bpf::MappingEvent event = Event();
-  EXPECT_FALSE(moved_.Name(event));
+  EXPECT_EQ(After(moved_, Event()).path, "//anon");
+}
+
+// Hands look in another thread.
+class MovedCodeLater : public MovedCodeOfTargets {
+ protected:
+  // Hands look at nothing until LetLook. Root may have two looks at a time.
+  void Stall() {
+    for (int i = 0; i < 2; i++) {
+      threads_.Start(
+          getpid(), [this](worker::Hands&, int) { may_look_.WaitForNotification(); }, [] {});
+    }
+  }
+  void LetLook() { may_look_.Notify(); }
+  void Await() {
+    EXPECT_TRUE(threads_.WaitUntil([this] { return !later_.IsLooking(getpid()); }, base::Now() + absl::Minutes(1)));
+  }
+  ~MovedCodeLater() override {
+    if (!may_look_.HasBeenNotified()) LetLook();
+  }
+
+  absl::Notification may_look_;
+  worker::Looks threads_{-1, {}, {.patience = absl::Minutes(1)}};
+  MovedCode later_{threads_, spaces_};
+};
+
+TEST_F(MovedCodeLater, IsAnonymousUntilTheLook) {
+  Copy();
+  Stall();
+  const bpf::MappingEvent event = Event();
+  EXPECT_EQ(After(later_, event).path, "//anon");
+  EXPECT_TRUE(later_.IsLooking(getpid()));
+  // Of the same batch.
+  EXPECT_TRUE(later_.Apply(Event()));
+  LetLook();
+  Await();
+  EXPECT_EQ(Now(event).path, path_);
+  EXPECT_EQ(Now(event).file_offset, kPage);
+}
+
+TEST_F(MovedCodeLater, WhatIsMappedThereMeanwhileStays) {
+  Copy();
+  Stall();
+  const bpf::MappingEvent event = Event();
+  EXPECT_EQ(After(later_, event).path, "//anon");
+  bpf::MappingEvent other = Event();
+  other.mapping.inode = 2;
+  other.mapping.path = "/other";
+  EXPECT_EQ(After(later_, other).path, "/other");
+  LetLook();
+  Await();
+  EXPECT_EQ(Now(event).path, "/other");
 }
 
 }  // namespace

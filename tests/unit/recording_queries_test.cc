@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -63,8 +64,20 @@ class QueriesTest : public RecorderTest {
     return process;
   }
   Queries& queries() { return recorder_->queries(); }
+  // In this recording the answers come at once.
+  absl::StatusOr<ProfilePlan> Plan(const profile::ProcessRef& process) {
+    absl::StatusOr<ProfilePlan> planned = absl::UnknownError("no answer");
+    queries().Plan(process, [&](absl::StatusOr<ProfilePlan> plan) { planned = std::move(plan); });
+    return planned;
+  }
+  absl::StatusOr<profile::Snapshot> Finish(const ProfilePlan& plan, const BuiltProfile& built) {
+    absl::StatusOr<profile::Snapshot> finished = absl::UnknownError("no answer");
+    queries().Finish(plan, std::make_shared<BuiltProfile>(built), {},
+                     [&](absl::StatusOr<profile::Snapshot> snapshot) { finished = std::move(snapshot); });
+    return finished;
+  }
   absl::StatusOr<BuiltProfile> Build(const profile::ProcessRef& process) {
-    const absl::StatusOr<ProfilePlan> plan = queries().Plan(process);
+    const absl::StatusOr<ProfilePlan> plan = Plan(process);
     if (!plan.ok()) return plan.status();
     return BuildPlanned(recorder_->entries(), *plan);
   }
@@ -88,11 +101,11 @@ class QueriesTest : public RecorderTest {
 };
 
 TEST_F(QueriesTest, AProfile) {
-  const absl::StatusOr<ProfilePlan> plan = queries().Plan(other_);
+  const absl::StatusOr<ProfilePlan> plan = Plan(other_);
   ASSERT_TRUE(plan.ok()) << plan.status();
   absl::StatusOr<BuiltProfile> built = BuildPlanned(recorder_->entries(), *plan);
   ASSERT_TRUE(built.ok()) << built.status();
-  const absl::StatusOr<profile::Snapshot> snapshot = queries().Finish(*plan, *built, {});
+  const absl::StatusOr<profile::Snapshot> snapshot = Finish(*plan, *built);
   ASSERT_TRUE(snapshot.ok()) << snapshot.status();
   EXPECT_EQ(snapshot->profile.Live().bytes, 1.0 * kBytes);
   EXPECT_EQ(snapshot->process_id, other_.process_id);
@@ -100,16 +113,16 @@ TEST_F(QueriesTest, AProfile) {
 }
 
 TEST_F(QueriesTest, AProcessThatEndsWhileItsProfileIsMade) {
-  const absl::StatusOr<ProfilePlan> plan = queries().Plan(other_);
+  const absl::StatusOr<ProfilePlan> plan = Plan(other_);
   ASSERT_TRUE(plan.ok()) << plan.status();
   absl::StatusOr<BuiltProfile> built = BuildPlanned(recorder_->entries(), *plan);
   ASSERT_TRUE(built.ok()) << built.status();
   kernel_.Exit(kOther, "other");
   // Before the recorder knows of the end, and afterwards.
-  EXPECT_TRUE(absl::IsNotFound(queries().Finish(*plan, *built, {}).status()));
+  EXPECT_TRUE(absl::IsNotFound(Finish(*plan, *built).status()));
   recorder_->Pump();
-  EXPECT_TRUE(absl::IsNotFound(queries().Finish(*plan, *built, {}).status()));
-  EXPECT_TRUE(absl::IsNotFound(queries().Plan(other_).status()));
+  EXPECT_TRUE(absl::IsNotFound(Finish(*plan, *built).status()));
+  EXPECT_TRUE(absl::IsNotFound(Plan(other_).status()));
   EXPECT_TRUE(absl::IsNotFound(queries().DumpOne(other_)));
 }
 
@@ -117,9 +130,9 @@ TEST_F(QueriesTest, AnotherProcessWithItsPid) {
   const profile::ProcessRef before = other_;
   kernel_.Exit(kOther, "other");
   const profile::ProcessRef after = Enter(kOther);
-  EXPECT_TRUE(absl::IsNotFound(queries().Plan(before).status()));
-  EXPECT_TRUE(absl::IsNotFound(queries().Plan({before.pid + 1, after.process_id}).status()));
-  EXPECT_TRUE(queries().Plan(after).ok());
+  EXPECT_TRUE(absl::IsNotFound(Plan(before).status()));
+  EXPECT_TRUE(absl::IsNotFound(Plan({before.pid + 1, after.process_id}).status()));
+  EXPECT_TRUE(Plan(after).ok());
   EXPECT_EQ(queries().FindProcess(kOther)->process_id, after.process_id);
 }
 
@@ -127,7 +140,7 @@ TEST_F(QueriesTest, AnotherProcessWithItsPid) {
 TEST_F(QueriesTest, SummariesHaveTheResidentMemory) {
   const ControlledChild child;
   const profile::ProcessRef process = Enter(child);
-  EXPECT_EQ(queries().PlanSummaries().value(), std::nullopt);
+  EXPECT_EQ(queries().PlanSummaries(), std::nullopt);
   const std::vector<profile::ProcessSummary> summaries =
       queries().MakeSummaries({{process.process_id, {}}, {other_.process_id, {}}}, absl::ZeroDuration());
   std::map<pid_t, std::optional<int64_t>> resident;
@@ -137,18 +150,18 @@ TEST_F(QueriesTest, SummariesHaveTheResidentMemory) {
 }
 
 TEST_F(QueriesTest, DearSummariesStayForATime) {
-  EXPECT_EQ(queries().PlanSummaries().value(), std::nullopt);
+  EXPECT_EQ(queries().PlanSummaries(), std::nullopt);
   EXPECT_THAT(queries().MakeSummaries({}, absl::Milliseconds(9)), IsEmpty());
-  ASSERT_TRUE(queries().PlanSummaries().value().has_value());
+  ASSERT_TRUE(queries().PlanSummaries().has_value());
   recorder_->Pump();
-  EXPECT_EQ(queries().PlanSummaries().value(), std::nullopt) << "cheap ones are made anew";
+  EXPECT_EQ(queries().PlanSummaries(), std::nullopt) << "cheap ones are made anew";
   queries().MakeSummaries({}, absl::Milliseconds(100));
   clock_.Advance(absl::Seconds(1));
   recorder_->Pump();
-  EXPECT_TRUE(queries().PlanSummaries().value().has_value());
+  EXPECT_TRUE(queries().PlanSummaries().has_value());
   clock_.Advance(kInstant);
   recorder_->Pump();
-  EXPECT_EQ(queries().PlanSummaries().value(), std::nullopt);
+  EXPECT_EQ(queries().PlanSummaries(), std::nullopt);
 }
 
 TEST_F(QueriesTest, SummariesOfThoseThatRun) {

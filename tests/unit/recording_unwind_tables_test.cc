@@ -104,7 +104,7 @@ class UnwindTablesTest : public ::testing::Test {
   }
   UnwindTables::Means Means() { return MeansWith(errands_); }
   UnwindTables::Means MeansWith(worker::Errands& errands) {
-    return {.maps = maps(), .identify = identify(), .hands = hands_, .looks = *looks_, .errands = errands};
+    return {.maps = maps(), .identify = identify(), .looks = *looks_, .orders = *looks_, .errands = errands};
   }
   int identify() const { return books_->program(bpf::Program::kIdentify); }
   void Settle() {
@@ -155,7 +155,6 @@ class UnwindTablesTest : public ::testing::Test {
   }
 
   std::unique_ptr<bpf::Books> books_;
-  worker::Hands hands_{{}, {.patience = absl::Minutes(1)}};
   std::optional<worker::Looks> looks_;
   worker::Errands errands_{worker::Urgency::kForeground};
   std::unique_ptr<UnwindTables> tables_;
@@ -196,6 +195,10 @@ TEST_F(UnwindTablesTest, KnowsBuildIds) {
   Settle();
   EXPECT_EQ(tables_->BuildId(found->file), build_id);
   EXPECT_EQ(tables_->BuildIdOf(*own), build_id);
+  tables_->Enter(found->file, getpid(), *own);
+  EXPECT_EQ(tables_->BuildId(found->file), std::nullopt) << "perhaps it was rewritten";
+  Settle();
+  EXPECT_EQ(tables_->BuildId(found->file), build_id);
   MappedImage without(Small(2));
   Enter(without);
   EXPECT_EQ(tables_->BuildId(KeyOf(without)), "");

@@ -25,7 +25,7 @@ namespace {
 constexpr absl::Duration kPatience = absl::Minutes(1);
 
 TEST(Hands, SeeWhatThisProcessSees) {
-  Hands hands({}, {.patience = kPatience});
+  Hands hands({.patience = kPatience});
   const auto expected = process::ReadExecutableMappings(getpid());
   const auto given = hands.ReadExecutableMappings(getpid());
   ASSERT_TRUE(given.ok()) << given.status();
@@ -41,7 +41,7 @@ TEST(Hands, SeeWhatThisProcessSees) {
 }
 
 TEST(Hands, FactsAndThreads) {
-  Hands hands({}, {.patience = kPatience});
+  Hands hands({.patience = kPatience});
   const auto facts = hands.Facts(getpid());
   ASSERT_TRUE(facts.ok()) << facts.status();
   EXPECT_EQ(facts->command, process::NameOf(getpid()));
@@ -55,14 +55,14 @@ TEST(Hands, FactsAndThreads) {
 }
 
 TEST(Hands, ProcessThatIsNotThere) {
-  Hands hands({}, {.patience = kPatience});
+  Hands hands({.patience = kPatience});
   EXPECT_TRUE(absl::IsNotFound(hands.ReadExecutableMappings(1 << 30).status()));
   EXPECT_TRUE(absl::IsNotFound(hands.Facts(1 << 30).status()));
   EXPECT_FALSE(hands.Version(1 << 30, {.start = 4096, .end = 8192, .inode = 1}).ok());
 }
 
 TEST(Hands, AControlBlockIsReadOnlyOfTheRightProcess) {
-  Hands hands({}, {.patience = kPatience});
+  Hands hands({.patience = kPatience});
   heaptap_control control = {};
   control.magic = HEAPTAP_CONTROL_MAGIC;
   control.version = HEAPTAP_CONTROL_VERSION;
@@ -85,7 +85,7 @@ TEST(Hands, AControlBlockIsReadOnlyOfTheRightProcess) {
 
 // A machine with more work than processors: the hands are the last of those that one processor runs.
 TEST(Hands, AreNotLateWhileTheyOnlyWaitForAProcessor) {
-  Hands hands({}, {.patience = absl::Milliseconds(30), .longest = kPatience});
+  Hands hands({.patience = absl::Milliseconds(30), .longest = kPatience});
   ASSERT_TRUE(hands.Facts(getppid()).ok());
   cpu_set_t one;
   ASSERT_EQ(sched_getaffinity(0, sizeof(one), &one), 0);
@@ -146,7 +146,7 @@ class LateHandsTest : public ::testing::Test {
 TEST_F(LateHandsTest, AreReplacedAndTheProcessRests) {
   Hands hands;
   ASSERT_TRUE(hands.ReadExecutableMappings(getpid()).ok());
-  const absl::Status late = BeLate(hands, Hands::kOfThread.patience);
+  const absl::Status late = BeLate(hands, Hands::kDefault.patience);
   EXPECT_TRUE(absl::IsDeadlineExceeded(late)) << late;
   // Without waiting: the clock stands still, so a wait would never end.
   EXPECT_TRUE(absl::IsUnavailable(hands.ReadExecutableMappings(getpid()).status()));
@@ -162,7 +162,7 @@ TEST_F(LateHandsTest, WhoIsLateAgainRestsLonger) {
   Hands hands;
   ASSERT_TRUE(hands.ReadExecutableMappings(getpid()).ok());
   for (absl::Duration rest = Hands::kRest.first; rest <= 4 * Hands::kRest.first; rest *= 2) {
-    EXPECT_TRUE(absl::IsDeadlineExceeded(BeLate(hands, Hands::kOfThread.patience)));
+    EXPECT_TRUE(absl::IsDeadlineExceeded(BeLate(hands, Hands::kDefault.patience)));
     clock_.Advance(rest - absl::Nanoseconds(1));
     EXPECT_TRUE(absl::IsUnavailable(hands.ReadExecutableMappings(getpid()).status())) << rest;
     clock_.Advance(absl::Nanoseconds(1));
@@ -171,31 +171,8 @@ TEST_F(LateHandsTest, WhoIsLateAgainRestsLonger) {
   }
 }
 
-// Each user has an account, which pays also for waits that end in time.
-TEST_F(LateHandsTest, AUserPaysForAllWaits) {
-  if (getuid() != 0) GTEST_SKIP() << "needs a process of another user";
-  const Child child([] { return setuid(1234) == 0 && prctl(PR_SET_DUMPABLE, 1) == 0; });
-  constexpr HandsBounds kBounds = {.patience = absl::Seconds(1), .share = 0.1, .burst = absl::Milliseconds(20)};
-  Hands hands({}, kBounds);
-  const heaptap_control control = {};
-  const ControlOrder read = {.address = reinterpret_cast<uint64_t>(&control)};
-  // The time passes while the hands ask whether the process is the right one.
-  const auto wait = [&](absl::Duration wait) {
-    return hands.Control(child.pid(), read, [this, wait] {
-      clock_.Advance(wait);
-      return false;
-    });
-  };
-  EXPECT_TRUE(absl::IsNotFound(wait(kBounds.burst / 2).status()));
-  EXPECT_TRUE(absl::IsNotFound(wait(kBounds.burst).status()));
-  EXPECT_TRUE(absl::IsUnavailable(hands.Facts(child.pid()).status()));
-  EXPECT_TRUE(hands.Facts(getpid()).ok()) << "root has no account";
-  clock_.Advance(kBounds.burst * 5 + absl::Nanoseconds(10));
-  EXPECT_TRUE(hands.Facts(child.pid()).ok()) << "a tenth of the time comes back";
-}
-
 TEST(Hands, KilledOnesAreReplaced) {
-  Hands hands({}, {.patience = kPatience});
+  Hands hands({.patience = kPatience});
   for (int round = 0; round < 3; round++) {
     ASSERT_TRUE(hands.ReadExecutableMappings(getpid()).ok());
     for (const pid_t pid : OwnHands()) kill(pid, SIGKILL);

@@ -246,7 +246,7 @@ absl::StatusOr<std::vector<elf::Mapping>> ReadFiles(pid_t pid, worker::Hands& ha
 
 std::vector<Finding> CheckProcess(pid_t pid) {
   const std::string subject = absl::StrCat("process ", pid);
-  worker::Hands hands({}, {.patience = kPatience});
+  worker::Hands hands({.patience = kPatience});
   const absl::StatusOr<process::Facts> facts = hands.Facts(pid);
   const absl::StatusOr<std::vector<elf::Mapping>> mappings =
       facts.ok() ? ReadFiles(pid, hands) : absl::StatusOr<std::vector<elf::Mapping>>(facts.status());

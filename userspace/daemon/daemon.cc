@@ -181,15 +181,20 @@ absl::StatusOr<std::vector<profile::ProcessSummary>> Daemon::Processes(api::Aske
     std::optional<std::vector<profile::ProcessSummary>> known;
     std::shared_ptr<const int> summing;
   };
-  auto plan = Ask<absl::StatusOr<Plan>>([this](recording::Recorder& recorder) -> absl::StatusOr<Plan> {
-    if (!summing_.expired()) return absl::ResourceExhaustedError("another client sums up");
-    absl::StatusOr<std::optional<std::vector<profile::ProcessSummary>>> known = recorder.queries().PlanSummaries();
-    if (!known.ok()) return known.status();
-    Plan plan = {.known = *std::move(known), .summing = std::make_shared<const int>()};
-    if (!plan.known.has_value()) summing_ = plan.summing;
-    return plan;
+  // Shared, because the recording may answer when this thread waits no longer.
+  const auto plan = std::make_shared<Plan>();
+  const absl::Status planned = Ask<absl::Status>([this, plan](recording::Recorder& recorder) {
+    if (plan->summing == nullptr) {
+      if (!summing_.expired()) return absl::ResourceExhaustedError("another client sums up");
+      plan->known = recorder.queries().PlanSummaries();
+      if (plan->known.has_value()) return absl::OkStatus();
+      plan->summing = std::make_shared<const int>();
+      summing_ = plan->summing;
+    }
+    if (recorder.queries().HasPlannedSummaries(base::Now())) return absl::OkStatus();
+    return absl::ResourceExhaustedError("processes are asked for what they have freed");
   });
-  if (!plan.ok()) return plan.status();
+  if (!planned.ok()) return planned;
   if (plan->known.has_value()) return *std::move(plan->known);
   if (absl::Status paid = asker.Pay(); !paid.ok()) return paid;
   const base::Instant begin = base::Now();
@@ -226,12 +231,15 @@ absl::StatusOr<profile::Snapshot> Daemon::MakeSnapshot(const profile::ProcessRef
   // Shared, because the recording may answer when this thread waits no longer.
   struct Made {
     recording::ProfilePlan plan;
-    recording::BuiltProfile built;
+    std::shared_ptr<recording::BuiltProfile> built = std::make_shared<recording::BuiltProfile>();
     std::optional<recording::Queries::CoverageFacts> coverage;
   };
   const auto made = std::make_shared<Made>();
-  absl::StatusOr<recording::ProfilePlan> plan = Ask<absl::StatusOr<recording::ProfilePlan>>(
-      [process](recording::Recorder& recorder) { return recorder.queries().Plan(process); }, &asker);
+  absl::StatusOr<recording::ProfilePlan> plan = AskLater<absl::StatusOr<recording::ProfilePlan>>(
+      [process](recording::Recorder& recorder, const recording::Queries::PlanDone& done) {
+        recorder.queries().Plan(process, done);
+      },
+      &asker);
   if (!plan.ok()) return plan.status();
   made->plan = *std::move(plan);
   {
@@ -248,9 +256,9 @@ absl::StatusOr<profile::Snapshot> Daemon::MakeSnapshot(const profile::ProcessRef
     absl::StatusOr<recording::BuiltProfile> built =
         recording::BuildPlanned(recorder_->entries(), made->plan, blocks.has_value() ? &*blocks : nullptr);
     if (!built.ok()) return built.status();
-    made->built = *std::move(built);
-    if (blocks.has_value()) made->built.cost += blocks->cost;
-    asker.ChargeAtMost(made->built.cost);
+    *made->built = *std::move(built);
+    if (blocks.has_value()) made->built->cost += blocks->cost;
+    asker.ChargeAtMost(made->built->cost);
   }
   if (with_blocks) {
     using Answer = absl::StatusOr<recording::Queries::CoverageFacts>;
@@ -262,9 +270,9 @@ absl::StatusOr<profile::Snapshot> Daemon::MakeSnapshot(const profile::ProcessRef
     if (!facts.ok()) return facts.status();
     made->coverage = *facts;
   }
-  return Ask<absl::StatusOr<profile::Snapshot>>(
-      [made](recording::Recorder& recorder) {
-        return recorder.queries().Finish(made->plan, made->built, made->coverage);
+  return AskLater<absl::StatusOr<profile::Snapshot>>(
+      [made](recording::Recorder& recorder, const recording::Queries::FinishDone& done) {
+        recorder.queries().Finish(made->plan, made->built, made->coverage, done);
       },
       &asker);
 }
@@ -338,8 +346,10 @@ absl::StatusOr<profile::Survey> Daemon::Survey(const profile::Activities& known,
 
 absl::StatusOr<profile::SurveyedStacks> Daemon::Stacks(const profile::ProcessRef& process,
                                                        const std::vector<uint64_t>& stack_ids) {
-  return Ask<absl::StatusOr<profile::SurveyedStacks>>(
-      [process, stack_ids](recording::Recorder& recorder) { return recorder.surveys().Stacks(process, stack_ids); });
+  return AskLater<absl::StatusOr<profile::SurveyedStacks>>(
+      [process, stack_ids](recording::Recorder& recorder, const recording::Surveys::StacksDone& done) {
+        recorder.surveys().Stacks(process, stack_ids, done);
+      });
 }
 
 absl::Status Daemon::Settle() {

@@ -151,6 +151,15 @@ bool AddressSpaces::Apply(const bpf::MappingEvent& event) {
   return is_added;
 }
 
+bool AddressSpaces::SetFile(pid_t pid, elf::Mapping mapping) {
+  const auto found = spaces_.find(pid);
+  if (found == spaces_.end()) return false;
+  const elf::Mapping* known = found->second.space->mappings.Find(mapping.start);
+  if (known == nullptr || known->start != mapping.start || known->inode != 0) return false;
+  mapping.end = std::min(mapping.end, known->end);
+  return OwnSpace(found->second).mappings.Add(std::move(mapping));
+}
+
 void AddressSpaces::SetBuildId(pid_t pid, const elf::Mapping& mapping, absl::string_view build_id) {
   const auto found = spaces_.find(pid);
   if (found == spaces_.end() || build_id.empty()) return;

@@ -63,6 +63,9 @@ class AddressSpaces {
   // Applies one event; an event of an unknown process changes nothing. True if it added a mapping.
   bool Apply(const bpf::MappingEvent& event);
 
+  // Says that an anonymous mapping of a process, which begins where `mapping` does, holds code of its file. False:
+  // there is no such mapping any more.
+  bool SetFile(pid_t pid, elf::Mapping mapping);
   // Says which build of its file a process has mapped there, unless that is known.
   void SetBuildId(pid_t pid, const elf::Mapping& mapping, absl::string_view build_id);
 

@@ -48,11 +48,11 @@ Dumps::Dumps(const Means& means, const RecorderOptions& options, DumpFolder fold
     : entries_(means.entries),
       mapping_events_(means.mapping_events),
       processes_(means.processes),
-      hands_(means.hands),
       spaces_(means.spaces),
       targets_(means.targets),
       unwinding_(means.unwinding),
       background_(means.background),
+      orders_(means.entries, means.processes, means.orders),
       options_(options),
       folder_(std::move(folder)) {}
 
@@ -100,77 +100,73 @@ ProfileSubject Dumps::Subject(const Target& target) {
           .allocator = target.allocator,
           .space = Space(target),
           .max_frames = target.max_frames,
-          .raw = false,
-          .name_threads = [this, pid = target.pid, has_ended = target.ending.has_value()](
-                              absl::Span<const uint32_t> tids) -> std::map<uint32_t, std::string> {
-            if (has_ended) return {};
-            return hands_.ThreadNames(pid, tids).value_or(std::map<uint32_t, std::string>());
-          }};
-}
-
-void Dumps::TakeFrees(const Target& target) {
-  if (target.ending.has_value()) return;
-  const absl::StatusOr<heaptap_process> process = processes_.Read(target.pid);
-  if (!process.ok() || process->identity.id != target.process_id || process->pending == 0) return;
-  const absl::StatusOr<std::vector<heaptap_free>> frees = hands_.PendingFrees(
-      target.pid, process->pending, [&] { return processes_.IsCurrent(target.pid, target.process_id); });
-  // Without them, what the threads have freed last counts as live until they are taken.
-  const absl::Status status =
-      frees.ok() ? processes_.TakeFrees(target.pid, target.process_id, *frees) : absl::OkStatus();
-  if (status.ok() || std::exchange(frees_refused_, true)) return;
-  base::Say(absl::StrCat(status.message(), "; what process ", target.pid, " (", target.name,
-                         ") has freed last counts as live in this profile"));
+          .raw = false};
 }
 
 ProfilePlan Dumps::Plan(const Target& target) {
-  TakeFrees(target);
   if (!target.ending.has_value()) unwinding_.IdentifyFiles(target.pid);
   ProfilePlan plan = {.process = {target.pid, target.process_id},
                       .space = target.ending.has_value() ? target.ending->space : spaces_.Share(target.pid),
                       .subject = Subject(target),
                       .mappings_lost = mapping_events_.lost()};
   plan.subject.space = plan.space.get();
-  plan.subject.name_threads = nullptr;
   return plan;
 }
 
-void Dumps::Complete(const Target& target, profile::Profile& profile) {
-  std::set<uint32_t> tids;
-  for (const auto& [tid, name] : profile.thread_names) tids.insert(tid);
-  profile.thread_names = ThreadNames(entries_, Subject(target), tids);
+void Dumps::TakeFreesAndPlan(const Target& target, std::function<void(ProfilePlan)> done) {
+  // Meanwhile the process may start another program, and then the mappings are those of the other one.
+  const auto before = std::make_shared<ProfilePlan>(Plan(target));
+  orders_.TakeFrees(target, [this, before, done = std::move(done)] {
+    const Target* const now = targets_.Find(before->process.process_id);
+    done(now == nullptr ? std::move(*before) : Plan(*now));
+  });
+}
+
+void Dumps::Complete(const Target& target, std::shared_ptr<profile::Profile> profile, std::function<void()> done) {
   // The latest samples may be of files that were mapped meanwhile.
   if (!target.ending.has_value()) unwinding_.IdentifyFiles(target.pid);
   if (const AddressSpace* space = Space(target); space != nullptr) {
-    profile.mappings = elf::InAgreement(profile.mappings, space->mappings.All());
+    profile->mappings = elf::InAgreement(profile->mappings, space->mappings.All());
   }
+  orders_.NameThreads(target, std::move(profile), std::move(done));
 }
 
 struct Dumps::Making {
   uint64_t process_id;
-  ProfilePlan plan;
   Use use;
   Done done;
+  ProfilePlan plan = {};
   absl::StatusOr<BuiltProfile> built = BuiltProfile{};
 };
 
 void Dumps::Make(const Target& target, Use use, Done done) {
   making_.insert(target.process_id);
-  const auto making = std::make_shared<Making>(
-      Making{.process_id = target.process_id, .plan = Plan(target), .use = std::move(use), .done = std::move(done)});
+  const auto making =
+      std::make_shared<Making>(Making{.process_id = target.process_id, .use = std::move(use), .done = std::move(done)});
+  TakeFreesAndPlan(target, [this, making](ProfilePlan plan) {
+    making->plan = std::move(plan);
+    BuildInBackground(making);
+  });
+}
+
+void Dumps::BuildInBackground(const std::shared_ptr<Making>& making) {
   background_.Run([this, making] { making->built = BuildPlanned(entries_, making->plan); },
                   [this, making] {
-                    if (making->built.ok()) return UseInBackground(making);
-                    Fail(making->built.status());
-                    Finish(*making);
+                    if (!making->built.ok()) {
+                      Fail(making->built.status());
+                      return Finish(*making);
+                    }
+                    const Target* const target = targets_.Find(making->process_id);
+                    if (target == nullptr) return UseInBackground(making);
+                    Complete(*target, {making, &making->built->profile}, [this, making] { UseInBackground(making); });
                   });
 }
 
 void Dumps::UseInBackground(const std::shared_ptr<Making>& making) {
-  profile::Profile& profile = making->built->profile;
-  if (const Target* target = targets_.Find(making->process_id); target != nullptr) Complete(*target, profile);
   background_.Run(
-      [making, &profile] {
+      [making] {
         const base::Instant begin = base::Now();
+        profile::Profile& profile = making->built->profile;
         making->use(profile);
         making->built->cost += base::Now() - begin;
         // Freed here, because this takes long.

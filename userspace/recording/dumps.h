@@ -28,13 +28,14 @@
 #include "userspace/recording/counted_names.h"
 #include "userspace/recording/dump_folder.h"
 #include "userspace/recording/profile_builder.h"
+#include "userspace/recording/profile_orders.h"
 #include "userspace/recording/profile_plan.h"
 #include "userspace/recording/recorder_options.h"
 #include "userspace/recording/retention.h"
 #include "userspace/recording/target.h"
 #include "userspace/recording/target_table.h"
 #include "userspace/recording/unwinding.h"
-#include "userspace/worker/hands.h"
+#include "userspace/worker/looks.h"
 
 namespace heaptap::recording {
 
@@ -45,7 +46,7 @@ class Dumps {
     const bpf::Entries& entries;
     const bpf::MappingEvents& mapping_events;
     bpf::Processes& processes;
-    worker::Hands& hands;
+    worker::Looks& orders;
     const AddressSpaces& spaces;
     TargetTable& targets;
     Unwinding& unwinding;
@@ -65,14 +66,15 @@ class Dumps {
   const AddressSpace* Space(const Target& target) const;
   // Valid as long as the target's mappings and this object.
   ProfileSubject Subject(const Target& target);
-  // Takes the frees that a target holds back, so that its books have them. Says once that the kernel has no memory for
-  // that.
-  void TakeFrees(const Target& target);
+  ProfileOrders& orders() { return orders_; }
 
-  // For a thread that builds the profile of the target itself (BuildPlanned).
+  // For a thread that builds the profile of the target itself (BuildPlanned). Plan is for a target that has ended;
+  // others hold frees back, and TakeFreesAndPlan takes these before: it calls `done` at once or later.
   ProfilePlan Plan(const Target& target);
-  // Adds what only this thread may read to a profile that another thread has built of the target.
-  void Complete(const Target& target, profile::Profile& profile);
+  void TakeFreesAndPlan(const Target& target, std::function<void(ProfilePlan)> done);
+  // Adds what the books do not tell to a profile that another thread has built of the target. Calls `done` at once or
+  // later; nobody else uses the profile until then.
+  void Complete(const Target& target, std::shared_ptr<profile::Profile> profile, std::function<void()> done);
 
   // Whether a target is worth a profile: it runs a sampled allocator, and neither a rule nor --only excludes it.
   bool HasProfile(const Target& target);
@@ -93,6 +95,8 @@ class Dumps {
   void Write(const Target& target, heaptap_dump_kind kind, OnDone on_done = nullptr);
   // Whether a profile of the process is being made: its books are still needed.
   bool IsMaking(uint64_t process_id) const { return making_.contains(process_id); }
+  // The same for any process.
+  bool IsMaking() const { return !making_.empty(); }
   // Whether further dumps would have to wait for long.
   bool IsBusy() const { return background_.size() >= kMaxInBackground; }
 
@@ -151,6 +155,7 @@ class Dumps {
   static constexpr size_t kMaxInBackground = 8;
 
   struct Making;
+  void BuildInBackground(const std::shared_ptr<Making>& making);
   void UseInBackground(const std::shared_ptr<Making>& making);
   void Finish(Making& making);
   void Fail(const absl::Status& status);
@@ -158,11 +163,11 @@ class Dumps {
   const bpf::Entries& entries_;
   const bpf::MappingEvents& mapping_events_;
   bpf::Processes& processes_;
-  worker::Hands& hands_;
   const AddressSpaces& spaces_;
   TargetTable& targets_;
   Unwinding& unwinding_;
   Background& background_;
+  ProfileOrders orders_;
   const RecorderOptions& options_;
   DumpFolder folder_;
   std::optional<DumpPruner> pruner_;
@@ -184,7 +189,6 @@ class Dumps {
   bool some_sampled_ = false;           // not every allocation of all of them was recorded
   profile::StackEnds stack_ends_ = {};  // of last dumps
   std::set<std::string> losses_reported_;
-  bool frees_refused_ = false;  // and that was reported
   std::deque<profile::Survey::Dump> written_;
   profile::CountsByName dumps_counted_;
   uint64_t dump_errors_ = 0;

@@ -105,6 +105,7 @@ void EventLoop::Pump() {
   errands_.HandleDone();
   looks_.HandleDone();
   orders_.HandleDone();
+  if (everyone_ != nullptr) everyone_->FoldSome();
   unwinding_.BeginBatch();
   // One Pump after they were closed: at a reset, an eBPF program may have been in the middle of an entry.
   endings_.ForgetClosed();
@@ -119,10 +120,7 @@ void EventLoop::Pump() {
   HandleTablesWanted(*batch);
   HandleInOrder(*batch);
   endings_.FindUnnoticed();
-  if (everyone_ != nullptr) {
-    everyone_->InspectNewcomers();
-    everyone_->FoldSome();
-  }
+  if (everyone_ != nullptr) everyone_->InspectNewcomers();
   endings_.CloseEnded(now);
   unwinding_.tables().kernel().Balance(now);
   requests_.HandlePostponed();
@@ -336,11 +334,8 @@ void EventLoop::HandleStart(Target& target, const heaptap_event& event) {
   }
 }
 
-void EventLoop::HandleMapping(bpf::MappingEvent event) {
-  const bool is_moved = unwinding_.moved_code().Name(event);
-  if (!spaces_.Apply(event)) return;
-  // The file of moved code is known already.
-  if (event.mapping.inode == 0 || is_moved) return;
+void EventLoop::HandleMapping(const bpf::MappingEvent& event) {
+  if (!unwinding_.moved_code().Apply(event) || event.mapping.inode == 0) return;
   // Only recorded processes need unwind tables, but any process may map an allocator.
   if (spaces_.IsHeld(event.pid)) {
     unwinding_.HandleMapping(event);

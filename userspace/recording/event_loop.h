@@ -100,7 +100,7 @@ class EventLoop {
   // Of a process that the recording knows, or else not.
   void HandleOfTarget(const heaptap_event& event);
   void HandleStart(Target& target, const heaptap_event& event);
-  void HandleMapping(bpf::MappingEvent event);
+  void HandleMapping(const bpf::MappingEvent& event);
   // Finishes a stack that the kernel could not unwind.
   void FinishRawStack(bpf::RawStack raw);
 

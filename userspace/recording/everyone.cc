@@ -71,11 +71,8 @@ Everyone::Everyone(const Means& means, RecorderOptions& options, Calls calls)
       pump_(std::move(calls.pump)),
       readings_(means.readings),
       rates_(targets_, controls_),
-      upkeep_({.books = books_,
-               .hands = means.hands,
-               .targets = targets_,
-               .dumps = dumps_,
-               .background = means.background}) {}
+      upkeep_(
+          {.books = books_, .orders = orders_, .targets = targets_, .dumps = dumps_, .background = means.background}) {}
 
 void Everyone::Fail(const absl::Status& status) {
   failed_ = true;

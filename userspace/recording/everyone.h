@@ -52,7 +52,6 @@ class Everyone {
     bpf::Books& books;
     bpf::MappingEvents& mapping_events;
     process::ControlGroups& groups;
-    worker::Hands& hands;
     worker::Looks& looks;
     worker::Looks& orders;
     worker::Errands& errands;

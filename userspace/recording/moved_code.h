@@ -7,7 +7,10 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <map>
+#include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -16,30 +19,45 @@
 #include "userspace/bpf/mapping_events.h"
 #include "userspace/elf/mappings.h"
 #include "userspace/recording/address_spaces.h"
-#include "userspace/worker/hands.h"
+#include "userspace/worker/looks.h"
 
 namespace heaptap::recording {
 
 class MovedCode {
  public:
   // Both must outlive this object.
-  MovedCode(worker::Hands& hands, const AddressSpaces& spaces) : hands_(hands), spaces_(spaces) {}
+  MovedCode(worker::Looks& orders, AddressSpaces& spaces) : orders_(orders), spaces_(spaces) {}
 
-  // Makes an anonymous mapping one of the file whose code it holds, where a file's code was before. Returns whether it
-  // was such a mapping. Says once for each file that it has moved, because the kernel finds no unwind tables for it
-  // there.
-  bool Name(bpf::MappingEvent& event);
+  // Applies a mapping event (AddressSpaces::Apply). If a recorded process has an anonymous mapping now where a file's
+  // code was before, it is looked at. The mapping becomes one of the file when the look has found that it holds the
+  // code. That is said once for each file, because the kernel finds no unwind tables for it there.
+  bool Apply(const bpf::MappingEvent& event);
+  // Whether a look at the process is under way.
+  bool IsLooking(pid_t pid) const { return looking_.contains(pid); }
 
   // To be called before each batch of mapping events: within a batch, a process is looked at once.
-  void BeginBatch() { now_.clear(); }
+  void BeginBatch() { of_batch_.clear(); }
 
  private:
-  bool HadFile(const bpf::MappingEvent& event) const;
-  const std::vector<elf::Mapping>& MappingsOf(pid_t pid);
+  // An anonymous mapping, and what was there before.
+  struct Place {
+    uint64_t start;
+    elf::Mapping file;
+  };
+  struct Look {
+    std::vector<Place> places;                // that wait for it
+    std::vector<elf::Mapping> mappings = {};  // as found
+    bool is_over = false;
+  };
+  // The latest mapping of a file that a process has or had where the event maps no file.
+  std::optional<elf::Mapping> FileBefore(const bpf::MappingEvent& event) const;
+  void LookAt(pid_t pid, Place place);
+  void Name(pid_t pid, const Place& place, const std::vector<elf::Mapping>& mappings);
 
-  worker::Hands& hands_;
-  const AddressSpaces& spaces_;
-  std::map<pid_t, std::vector<elf::Mapping>> now_;
+  worker::Looks& orders_;
+  AddressSpaces& spaces_;
+  std::map<pid_t, std::shared_ptr<Look>> of_batch_;   // null: no further look
+  std::multiset<pid_t> looking_;                      // looks under way
   std::map<pid_t, int> looks_;                        // at each process
   std::set<std::pair<pid_t, std::string>> reported_;  // files with a message already printed
 };

@@ -80,12 +80,12 @@ void AddBlocks(const bpf::Entries& entries, const ProfileSubject& subject, const
 
 }  // namespace
 
-std::map<uint32_t, std::string> ThreadNames(const bpf::Entries& entries, const ProfileSubject& subject,
-                                            const std::set<uint32_t>& tids) {
+std::map<uint32_t, std::string> ThreadNames(const bpf::Entries& entries, uint64_t process_id,
+                                            const std::set<uint32_t>& tids, const NameLiving& name_living) {
   std::map<uint32_t, std::string> names;
   std::vector<uint32_t> unnamed;
   for (const uint32_t tid : tids) {
-    absl::StatusOr<bpf::ThreadName> kept = entries.ReadThreadName(subject.process_id, tid);
+    absl::StatusOr<bpf::ThreadName> kept = entries.ReadThreadName(process_id, tid);
     names[tid] = kept.ok() ? std::move(kept->name) : "";
     if (profile::IsHeap(tid)) {
       names[tid] = absl::StrCat("heap:\"", kept.ok() ? names[tid] : "?", "\"");
@@ -93,8 +93,8 @@ std::map<uint32_t, std::string> ThreadNames(const bpf::Entries& entries, const P
     }
     if (!kept.ok() || !kept->given) unnamed.push_back(tid);
   }
-  if (unnamed.empty() || subject.name_threads == nullptr) return names;
-  for (auto& [tid, name] : subject.name_threads(unnamed)) {
+  if (unnamed.empty() || name_living == nullptr) return names;
+  for (auto& [tid, name] : name_living(unnamed)) {
     if (const auto known = names.find(tid); known != names.end()) known->second = std::move(name);
   }
   return names;
@@ -153,7 +153,7 @@ profile::Profile BuildProfile(const bpf::Entries& entries, const ProfileSubject&
   result.contexts = contexts.Build();
   std::set<uint32_t> tids;
   for (const bpf::TallyEntry& entry : tallies) tids.insert(entry.tid);
-  result.thread_names = ThreadNames(entries, subject, tids);
+  result.thread_names = ThreadNames(entries, subject.process_id, tids, nullptr);
 
   AddEstimateWarning(result.period, tallies, result.warnings);
   AddLossWarnings(entries.ReadLosses(subject.process_id), "", result.warnings);

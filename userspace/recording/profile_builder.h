@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From the kernel's books to a profile of one process. Thread-safe, also while another thread uses the books, as far as
-// ProfileSubject::name_threads is.
+// From the kernel's books to a profile of one process. Thread-safe, also while another thread uses the books.
 #ifndef HEAPTAP_USERSPACE_RECORDING_PROFILE_BUILDER_H_
 #define HEAPTAP_USERSPACE_RECORDING_PROFILE_BUILDER_H_
 
@@ -35,14 +34,15 @@ struct ProfileSubject {
   const AddressSpace* space;         // may be null
   uint32_t max_frames = UINT32_MAX;  // of the program, in a context
   bool raw = false;                  // profile::Profile::raw
-  // The system's names of those of its threads that live; null: it has ended.
-  std::function<std::map<uint32_t, std::string>(absl::Span<const uint32_t>)> name_threads = {};
 };
 
+// The system's names of those of the threads that live.
+using NameLiving = std::function<std::map<uint32_t, std::string>(absl::Span<const uint32_t> tids)>;
+
 // The names of threads: the name that the program gave it, else the system's, now or at its end. "": unknown. A heap
-// has the name heap:"arena 1". May hold any byte.
-std::map<uint32_t, std::string> ThreadNames(const bpf::Entries& entries, const ProfileSubject& subject,
-                                            const std::set<uint32_t>& tids);
+// has the name heap:"arena 1". May hold any byte. `name_living`: null if nobody knows which threads live.
+std::map<uint32_t, std::string> ThreadNames(const bpf::Entries& entries, uint64_t process_id,
+                                            const std::set<uint32_t>& tids, const NameLiving& name_living);
 
 // The tallies of one process.
 struct OwnTallies {
@@ -59,7 +59,8 @@ struct StackFrames {
 // Without frames if there is no such stack.
 StackFrames ProgramFrames(const bpf::Entries& entries, const ProfileSubject& subject, uint64_t stack_id);
 
-// Builds a profile from the tallies of a process, which may have ended. Losses become warnings. `mappings_lost`: the
+// Builds a profile from the tallies of a process, which may have ended. Its threads have the names that the kernel has
+// kept. Losses become warnings. `mappings_lost`: the
 // number of mapping events that the kernel dropped. `blocks`: read before the tallies; null: the profile has none.
 profile::Profile BuildProfile(const bpf::Entries& entries, const ProfileSubject& subject,
                               std::vector<bpf::TallyEntry> tallies, uint64_t mappings_lost,

@@ -21,7 +21,7 @@ namespace heaptap::recording {
 struct ProfilePlan {
   profile::ProcessRef process;
   std::shared_ptr<const AddressSpace> space;  // may be null
-  ProfileSubject subject;                     // without `name_threads`
+  ProfileSubject subject;
   uint64_t mappings_lost = 0;
 };
 

@@ -17,6 +17,9 @@ namespace {
 // The summaries of dozens of processes with hundreds of call paths.
 constexpr absl::Duration kQuickSummaries = absl::Milliseconds(10);
 
+// Summaries wait this long for the frees that processes hold back.
+constexpr absl::Duration kFreesPatience = absl::Milliseconds(100);
+
 absl::Status NoControlBlock(pid_t pid) {
   return absl::FailedPreconditionError(
       absl::StrCat("process ", pid, " has no control block: its allocator is not libheaptap.so"));
@@ -95,11 +98,17 @@ profile::ProcessSummary Queries::Summarise(const Target& target, const TallySums
   return summary;
 }
 
-absl::StatusOr<std::optional<std::vector<profile::ProcessSummary>>> Queries::PlanSummaries() {
+std::optional<std::vector<profile::ProcessSummary>> Queries::PlanSummaries() {
   if (summaries_.has_value()) return summaries_;
-  if (!readings_.Refresh(base::Now())) return absl::ResourceExhaustedError("processes are being read");
-  for (const auto& [process_id, target] : targets_) dumps_.TakeFrees(target);
+  taking_ends_ = base::Now() + kFreesPatience;
+  taking_ = dumps_.orders().TakeAllFrees(targets_);
+  are_read_ = readings_.Refresh(base::Now());
   return std::nullopt;
+}
+
+bool Queries::HasPlannedSummaries(base::Instant now) {
+  are_read_ = are_read_ || readings_.Refresh(now);
+  return are_read_ && (taking_ == nullptr || *taking_ == 0 || now > taking_ends_);
 }
 
 std::vector<profile::ProcessSummary> Queries::MakeSummaries(const absl::flat_hash_map<uint64_t, TallySums>& sums,
@@ -133,11 +142,11 @@ absl::StatusOr<std::optional<uid_t>> Queries::Owner(const profile::ProcessRef& p
   return (*target)->facts.owner;
 }
 
-absl::StatusOr<ProfilePlan> Queries::Plan(const profile::ProcessRef& process) {
+void Queries::Plan(const profile::ProcessRef& process, const PlanDone& done) {
   absl::StatusOr<Target*> target = FindForClient(process);
-  if (!target.ok()) return target.status();
-  if (!requests_.IsSettled(**target)) return NotSettled(**target);
-  return dumps_.Plan(**target);
+  if (!target.ok()) return done(target.status());
+  if (!requests_.IsSettled(**target)) return done(NotSettled(**target));
+  dumps_.TakeFreesAndPlan(**target, done);
 }
 
 void Queries::ReadResident(const Target& target, Done<profile::ResidentBytes> done) {
@@ -171,19 +180,23 @@ void Queries::ReadCoverage(const profile::ProcessRef& process, Done<CoverageFact
   });
 }
 
-absl::StatusOr<profile::Snapshot> Queries::Finish(const ProfilePlan& plan, BuiltProfile& built,
-                                                  const std::optional<CoverageFacts>& facts) {
-  absl::StatusOr<Target*> target = FindForClient(plan.process);
-  if (!target.ok()) return target.status();
-  dumps_.Complete(**target, built.profile);
-  profile::Snapshot snapshot = {.profile = std::move(built.profile), .process_id = plan.process.process_id};
-  if (facts.has_value() && facts->resident.has_value()) {
-    const heaptap_statistics* const statistics = facts->statistics.has_value() ? &*facts->statistics : nullptr;
-    snapshot.coverage = profile::Cover(*facts->resident, statistics, snapshot.profile.Live().bytes);
-  }
-  if (plan.space != nullptr) snapshot.executable = plan.space->executable;
-  snapshot.time = base::WallNow();
-  return snapshot;
+void Queries::Finish(const ProfilePlan& plan, const std::shared_ptr<BuiltProfile>& built,
+                     const std::optional<CoverageFacts>& facts, const FinishDone& done) {
+  const absl::StatusOr<Target*> target = FindForClient(plan.process);
+  if (!target.ok()) return done(target.status());
+  dumps_.Complete(
+      **target, {built, &built->profile}, [this, process = plan.process, space = plan.space, built, facts, done] {
+        const absl::StatusOr<Target*> now = FindForClient(process);
+        if (!now.ok()) return done(now.status());
+        profile::Snapshot snapshot = {.profile = std::move(built->profile), .process_id = process.process_id};
+        if (facts.has_value() && facts->resident.has_value()) {
+          const heaptap_statistics* const statistics = facts->statistics.has_value() ? &*facts->statistics : nullptr;
+          snapshot.coverage = profile::Cover(*facts->resident, statistics, snapshot.profile.Live().bytes);
+        }
+        if (space != nullptr) snapshot.executable = space->executable;
+        snapshot.time = base::WallNow();
+        done(std::move(snapshot));
+      });
 }
 
 absl::StatusOr<std::string> Queries::Publish(const profile::ProcessRef& process, const Dumps::Filled& filled) {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -62,8 +63,10 @@ class Queries {
         requests_(means.requests) {}
 
   // The summaries of all processes, if they are known. Otherwise they are made in three steps, of which this is the
-  // first, and another thread does the second one, SumAllTallies. ResourceExhausted: ask again.
-  absl::StatusOr<std::optional<std::vector<profile::ProcessSummary>>> PlanSummaries();
+  // first, and another thread does the second one, SumAllTallies, when the first one is over: it reads what processes
+  // change without an event, and takes the frees that they hold back, as far as they answer soon.
+  std::optional<std::vector<profile::ProcessSummary>> PlanSummaries();
+  bool HasPlannedSummaries(base::Instant now);
   // The third step. `cost`: of SumAllTallies.
   std::vector<profile::ProcessSummary> MakeSummaries(const absl::flat_hash_map<uint64_t, TallySums>& sums,
                                                      absl::Duration cost);
@@ -73,12 +76,15 @@ class Queries {
   // As of `asked`, or later. ResourceExhausted: ask again.
   absl::StatusOr<std::optional<uid_t>> Owner(const profile::ProcessRef& process, base::Instant asked);
 
-  // A profile is made in three steps, of which another thread does the second one, BuildPlanned.
+  // A profile is made in three steps, of which another thread does the second one, BuildPlanned. The others call `done`
+  // once, at once or later.
   // ResourceExhausted: stacks of the process wait for unwind tables; ask again later.
-  absl::StatusOr<ProfilePlan> Plan(const profile::ProcessRef& process);
-  // Takes `built.profile`. `facts`: for the parts of the resident memory.
-  absl::StatusOr<profile::Snapshot> Finish(const ProfilePlan& plan, BuiltProfile& built,
-                                           const std::optional<CoverageFacts>& facts);
+  using PlanDone = std::function<void(absl::StatusOr<ProfilePlan>)>;
+  void Plan(const profile::ProcessRef& process, const PlanDone& done);
+  // Takes `built->profile`; nobody else uses it until `done`. `facts`: for the parts of the resident memory.
+  using FinishDone = std::function<void(absl::StatusOr<profile::Snapshot>)>;
+  void Finish(const ProfilePlan& plan, const std::shared_ptr<BuiltProfile>& built,
+              const std::optional<CoverageFacts>& facts, const FinishDone& done);
   // The next step for a dump, after Dumps::Fill: reports it, and returns its path.
   absl::StatusOr<std::string> Publish(const profile::ProcessRef& process, const Dumps::Filled& filled);
   // A dump that no account pays for, in the background, which prints its errors.
@@ -111,6 +117,9 @@ class Queries {
   Readings& readings_;
   Dumps& dumps_;
   Requests& requests_;
+  std::shared_ptr<const size_t> taking_;  // orders of PlanSummaries that are under way; null: none yet
+  base::Instant taking_ends_ = base::Instant::InfinitePast();
+  bool are_read_ = false;  // the processes, for the summaries
   std::optional<std::vector<profile::ProcessSummary>> summaries_;
   base::Instant summaries_made_ = base::Instant::InfinitePast();
   absl::Duration summaries_cost_ = {};

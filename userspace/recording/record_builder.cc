@@ -11,7 +11,7 @@
 namespace heaptap::recording {
 
 absl::StatusOr<profile::SampleRecords> BuildRecords(const bpf::Entries& entries, const ProfileSubject& subject,
-                                                    uint64_t count) {
+                                                    uint64_t count, const NameLiving& name_living) {
   absl::StatusOr<std::vector<heaptap_record>> records = entries.ReadRecords(subject.process_id);
   if (!records.ok()) return records.status();
   if (records->size() > count) records->erase(records->begin(), records->end() - static_cast<ptrdiff_t>(count));
@@ -23,7 +23,7 @@ absl::StatusOr<profile::SampleRecords> BuildRecords(const bpf::Entries& entries,
     tids.insert(record.tid);
     if (record.free_time != 0) tids.insert(record.free_tid);
   }
-  const std::map<uint32_t, std::string> names = ThreadNames(entries, subject, tids);
+  const std::map<uint32_t, std::string> names = ThreadNames(entries, subject.process_id, tids, name_living);
   const auto make_deed = [&](uint32_t tid, uint64_t time, uint64_t stack_id) {
     const auto [stack, new_stack] = stacks.try_emplace(stack_id);
     if (new_stack) {

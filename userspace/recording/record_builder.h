@@ -13,9 +13,9 @@
 
 namespace heaptap::recording {
 
-// The latest samples of the process that are still in the record, at most `count`.
+// The latest samples of the process that are still in the record, at most `count`. `name_living`: as for ThreadNames.
 absl::StatusOr<profile::SampleRecords> BuildRecords(const bpf::Entries& entries, const ProfileSubject& subject,
-                                                    uint64_t count);
+                                                    uint64_t count, const NameLiving& name_living);
 
 }  // namespace heaptap::recording
 

@@ -120,15 +120,14 @@ absl::StatusOr<std::unique_ptr<Recorder>> Recorder::Begin(const RecorderOptions&
 Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel kernel)
     : options_(options),
       pins_(std::move(kernel.pins)),
-      hands_(IdsFor(options_), options_.system_wide.has_value() ? worker::Hands::kOfRecording : kOwnHands),
       books_(std::move(kernel.books)),
       mapping_events_(std::move(kernel.mapping_events)),
       groups_(std::move(kernel.groups)),
       errands_(worker::Urgency::kForeground, IdsFor(options_)),
       looks_(books_->program(bpf::Program::kIdentify), IdsFor(options_),
-             options_.system_wide.has_value() ? worker::Hands::kOfThread : kOwnHands),
+             options_.system_wide.has_value() ? worker::Hands::kDefault : kOwnHands),
       orders_(books_->program(bpf::Program::kIdentify), IdsFor(options_),
-              options_.system_wide.has_value() ? worker::Hands::kOfThread : kOwnHands, kMaxOrdersWaiting,
+              options_.system_wide.has_value() ? worker::Hands::kDefault : kOwnHands, kMaxOrdersWaiting,
               HasOwnThreads(options_) ? worker::Looks::Place::kOwnThreads : worker::Looks::Place::kCaller),
       spaces_(ScopeFor(options_)),
       controls_({.processes = books_->processes(), .orders = orders_, .targets = targets_},
@@ -153,8 +152,8 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
                        }}),
       unwinding_({.maps = books_->unwind(),
                   .identify = books_->program(bpf::Program::kIdentify),
-                  .hands = hands_,
                   .looks = looks_,
+                  .orders = orders_,
                   .errands = errands_},
                  spaces_, options_.map_sizes.unwind_bytes,
                  [this](uint64_t process_id, uint32_t asked) {
@@ -165,7 +164,7 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
       dumps_({.entries = books_->entries(),
               .mapping_events = *mapping_events_,
               .processes = books_->processes(),
-              .hands = hands_,
+              .orders = orders_,
               .spaces = spaces_,
               .targets = targets_,
               .unwinding = unwinding_,
@@ -187,7 +186,7 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
                 .readings = readings_,
                 .dumps = dumps_,
                 .requests = requests_}),
-      surveys_({.books = *books_, .hands = hands_, .targets = targets_, .dumps = dumps_}),
+      surveys_({.books = *books_, .orders = orders_, .targets = targets_, .dumps = dumps_}),
       endings_({.books = *books_,
                 .targets = targets_,
                 .spaces = spaces_,
@@ -226,7 +225,6 @@ absl::Status Recorder::StartSystemWide() {
       Everyone::Means{.books = *books_,
                       .mapping_events = *mapping_events_,
                       .groups = groups_,
-                      .hands = hands_,
                       .looks = looks_,
                       .orders = orders_,
                       .errands = errands_,
@@ -428,8 +426,9 @@ void Recorder::DumpAll(heaptap_dump_kind kind) {
 
 void Recorder::FinishBackground() {
   const base::Instant end = base::Now() + kBackgroundPatience;
-  while (background_.size() + cleaning_.size() + files_.size() > 0 && base::Now() < end) {
+  while ((dumps_.IsMaking() || background_.size() + cleaning_.size() + files_.size() > 0) && base::Now() < end) {
     pollfd done[] = {{.fd = background_.fd(), .events = POLLIN, .revents = 0},
+                     {.fd = orders_.fd(), .events = POLLIN, .revents = 0},
                      {.fd = cleaning_.fd(), .events = POLLIN, .revents = 0},
                      {.fd = files_.fd(), .events = POLLIN, .revents = 0}};
     base::PollUntil(absl::MakeSpan(done), std::min(end, base::Now() + kPumpInterval));

@@ -168,7 +168,6 @@ class Recorder {
 
   RecorderOptions options_;
   std::optional<bpf::Pins> pins_;
-  worker::Hands hands_;  // of the recording's thread
   std::unique_ptr<bpf::Books> books_;
   std::unique_ptr<bpf::MappingEvents> mapping_events_;
   process::ControlGroups groups_;

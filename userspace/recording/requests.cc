@@ -15,7 +15,6 @@
 #include "userspace/export/recent_json.h"
 #include "userspace/process/dump_request.h"
 #include "userspace/recording/raw_stacks.h"
-#include "userspace/recording/record_builder.h"
 #include "userspace/worker/answer_job.h"
 
 namespace heaptap::recording {
@@ -54,16 +53,20 @@ Requests::Reply Requests::Refusal(const Question& question, int error) {
   return {.answer = worker::AnswerQuestion(answer, "")};
 }
 
-Requests::Reply Requests::MakeRecords(const Target& target, const Question& question) {
-  const absl::StatusOr<profile::SampleRecords> records =
-      BuildRecords(books_.entries(), dumps_.Subject(target), question.request.argument);
-  if (!records.ok()) {
-    base::Say(records.status().message());
-    return Refusal(question, EIO);
-  }
-  const auto write = question.request.kind == HEAPTAP_ASK_LOG ? exporter::LogJson : exporter::RecentJson;
-  const worker::DumpAnswer answer = {.address = question.event.argument, .sequence = question.request.sequence};
-  return {.answer = worker::AnswerQuestion(answer, write(*records)), .has_contents = true};
+void Requests::MakeRecords(const Target& target, const Question& question) {
+  const auto reply = std::make_shared<Reply>(Refusal(question, EIO));
+  const auto use = [reply, question](const profile::SampleRecords& records) {
+    const auto write = question.request.kind == HEAPTAP_ASK_LOG ? exporter::LogJson : exporter::RecentJson;
+    const worker::DumpAnswer answer = {.address = question.event.argument, .sequence = question.request.sequence};
+    *reply = {.answer = worker::AnswerQuestion(answer, write(records)), .has_contents = true};
+  };
+  const std::optional<uid_t> user = BeginMaking(target);
+  dumps_.orders().MakeRecords(dumps_.Plan(target), question.request.argument, use,
+                              [this, user, reply, target, question](const absl::Status& status, absl::Duration used) {
+                                if (!status.ok()) base::Say(status.message());
+                                EndMaking(target, user, used);
+                                Answer(target, question, std::move(*reply));
+                              });
 }
 
 std::optional<uid_t> Requests::BeginMaking(const Target& target) { return *making_.insert(AccountOf(target)); }
@@ -112,7 +115,7 @@ void Requests::HandleTrigger(Target& target, heaptap_dump_kind kind) {
 bool Requests::IsSettled(const Target& target) {
   const auto is_settled = [&] {
     unwinding_.HandleTablesRead();
-    return !unwinding_.IsWorthWaiting(target.process_id, base::Now());
+    return !unwinding_.IsWorthWaiting(target.process_id, base::Now()) && !unwinding_.moved_code().IsLooking(target.pid);
   };
   // The thread of a system-wide recording has other things to do.
   return accounts_.has_value() ? is_settled() : errands_.WaitUntil(is_settled, base::Now() + RawStacks::kPatience);
@@ -172,10 +175,7 @@ void Requests::HandleDump(Target& target, const heaptap_event& event) {
   const Question question = {
       .event = event, .request = asked, .place = answers_.Take(target.process_id, AccountOf(target))};
   if (asked.kind != HEAPTAP_ASK_RECENT && asked.kind != HEAPTAP_ASK_LOG) return MakeDump(target, question);
-  const base::Instant begin = base::Now();
-  Reply records = MakeRecords(target, question);
-  Charge(target, base::Now() - begin);
-  Answer(target, question, std::move(records));
+  MakeRecords(target, question);
 }
 
 void Requests::HandleOfOther(Target& target, const heaptap_event& event,

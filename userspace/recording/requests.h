@@ -68,7 +68,8 @@ class Requests {
   Answers& answers() { return answers_; }
   bool failed() const { return failed_; }
 
-  // Whether no stacks of the process wait for unwind tables, or they have waited long enough.
+  // Whether no stacks of the process wait for unwind tables, or they have waited long enough; and whether it is known
+  // which files its mappings are of.
   bool IsSettled(const Target& target);
   // The facts about the target have been read, so that its user is known.
   void NoteUser(const Target& target);
@@ -96,7 +97,7 @@ class Requests {
   };
   // Without contents if they could not be made.
   static Reply Refusal(const Question& question, int error);
-  Reply MakeRecords(const Target& target, const Question& question);
+  void MakeRecords(const Target& target, const Question& question);
   void MakeDump(const Target& target, const Question& question);
   // `target`: as it was when it asked.
   void Answer(const Target& target, const Question& question, Reply reply);

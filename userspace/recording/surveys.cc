@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -65,14 +66,29 @@ void Surveys::ForgetEnded(profile::Survey& survey) const {
   }
 }
 
-absl::StatusOr<profile::SurveyedStacks> Surveys::Stacks(const profile::ProcessRef& process,
-                                                        absl::Span<const uint64_t> stack_ids) {
-  Target* target = targets_.Find(process.process_id);
+void Surveys::Stacks(const profile::ProcessRef& process, absl::Span<const uint64_t> stack_ids, const StacksDone& done) {
+  const Target* target = targets_.Find(process.process_id);
   if (target == nullptr || target->ending.has_value() ||
       !books_.processes().IsCurrent(process.pid, process.process_id)) {
-    return absl::NotFoundError(absl::StrCat("process ", process.pid, " has ended"));
+    return done(absl::NotFoundError(absl::StrCat("process ", process.pid, " has ended")));
   }
-  const ProfileSubject subject = dumps_.Subject(*target);
+  if (!orders_.HasRoom(process.pid)) {
+    return done(absl::ResourceExhaustedError(absl::StrCat("hands have no time for process ", process.pid)));
+  }
+  const auto stacks = std::make_shared<profile::SurveyedStacks>(ReadStacks(*target, stack_ids));
+  orders_.Start(
+      process.pid,
+      [pid = process.pid, stacks](worker::Hands& hands, int) {
+        for (auto& file : stacks->files) {
+          const absl::StatusOr<worker::FileVersion> version = hands.Version(pid, file.mapping);
+          if (version.ok()) file.version = worker::Encode(*version);
+        }
+      },
+      [stacks, done] { done(std::move(*stacks)); });
+}
+
+profile::SurveyedStacks Surveys::ReadStacks(const Target& target, absl::Span<const uint64_t> stack_ids) {
+  const ProfileSubject subject = dumps_.Subject(target);
   profile::SurveyedStacks result;
   std::map<const elf::Mapping*, size_t> files;
   for (const uint64_t id : stack_ids.subspan(0, kMaxStacks)) {
@@ -86,10 +102,7 @@ absl::StatusOr<profile::SurveyedStacks> Surveys::Stacks(const profile::ProcessRe
         continue;
       }
       const auto [found, is_new] = files.try_emplace(mapping, result.files.size());
-      if (is_new) {
-        const absl::StatusOr<worker::FileVersion> version = hands_.Version(process.pid, *mapping);
-        result.files.push_back({.mapping = *mapping, .version = version.ok() ? worker::Encode(*version) : ""});
-      }
+      if (is_new) result.files.push_back({.mapping = *mapping, .version = ""});
       frames.push_back({.file = found->second, .offset = worker::FileOffset(*mapping, address)});
     }
     const bool is_finished = stack.end != HEAPTAP_STACK_UNFINISHED || id == HEAPTAP_NO_STACK;

@@ -5,6 +5,7 @@
 #define HEAPTAP_USERSPACE_RECORDING_SURVEYS_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,10 @@
 #include "userspace/profile/survey.h"
 #include "userspace/recording/controls.h"
 #include "userspace/recording/dumps.h"
+#include "userspace/recording/target.h"
 #include "userspace/recording/target_table.h"
 #include "userspace/worker/hands.h"
+#include "userspace/worker/looks.h"
 
 namespace heaptap::recording {
 
@@ -29,25 +32,29 @@ class Surveys {
   // What it needs of others, which must outlive this object.
   struct Means {
     const bpf::Books& books;
-    worker::Hands& hands;
+    worker::Looks& orders;
     TargetTable& targets;
     Dumps& dumps;
   };
   explicit Surveys(const Means& means)
-      : books_(means.books), hands_(means.hands), targets_(means.targets), dumps_(means.dumps) {}
+      : books_(means.books), orders_(means.orders), targets_(means.targets), dumps_(means.dumps) {}
 
   // Without call paths (survey_paths.h), of facts that have just been read (Readings::Refresh). `interval`: between two
   // calls.
   profile::Survey Take(const profile::Activities& known, absl::Duration interval);
   // Processes that have ended since Take count as unchanged: their tallies may have been deleted while they were read.
   void ForgetEnded(profile::Survey& survey) const;
-  // NotFound: the process has ended. At most kMaxStacks.
-  absl::StatusOr<profile::SurveyedStacks> Stacks(const profile::ProcessRef& process,
-                                                 absl::Span<const uint64_t> stack_ids);
+  // At most kMaxStacks. Calls `done` once, at once or later. NotFound: the process has ended. ResourceExhausted: hands
+  // have no time for its files; ask again later.
+  using StacksDone = std::function<void(absl::StatusOr<profile::SurveyedStacks>)>;
+  void Stacks(const profile::ProcessRef& process, absl::Span<const uint64_t> stack_ids, const StacksDone& done);
 
  private:
+  // Without the versions of the files.
+  profile::SurveyedStacks ReadStacks(const Target& target, absl::Span<const uint64_t> stack_ids);
+
   const bpf::Books& books_;
-  worker::Hands& hands_;
+  worker::Looks& orders_;
   TargetTable& targets_;
   Dumps& dumps_;
 };

@@ -67,11 +67,11 @@ uint32_t KernelDevice(const elf::Mapping& mapping) { return mapping.device_major
 
 UnwindTables::UnwindTables(const Means& means, uint64_t budget, size_t max_files)
     : maps_(means.maps),
-      hands_(means.hands),
       looks_(means.looks),
       max_files_(max_files),
       reader_(means.errands, [this](const TableReader::Reading& reading) { HandleRead(reading); }),
-      kernel_(means.maps, budget) {}
+      kernel_(means.maps, budget),
+      checks_(means.orders, [this](const VersionChecks::Check& check) { HandleChecked(check); }) {}
 
 void UnwindTables::HandleRead(const TableReader::Reading& reading) {
   const auto was_read = [&](const File& file) { return file.is_being_read && file.version == reading.asked; };
@@ -86,7 +86,8 @@ void UnwindTables::HandleRead(const TableReader::Reading& reading) {
 }
 
 void UnwindTables::BeginBatch() {
-  looked_at_.clear();
+  checked_.clear();
+  checks_.BeginWaiting();
   if (failed_ == 0) return;
   failed_ = 0;
   const base::Instant now = base::Now();
@@ -121,22 +122,24 @@ void UnwindTables::NoteShownAs(const elf::Mapping& mapping, const heaptap_file_k
   shown_as_[{KernelDevice(mapping), mapping.inode}] = key;
 }
 
-bool UnwindTables::WasRewritten(const heaptap_file_key& key, const File& file, pid_t pid, const elf::Mapping& mapping) {
-  if (looked_at_.contains(key)) return false;
-  const absl::StatusOr<worker::FileVersion> version = hands_.Version(pid, mapping);
-  if (!version.ok() || !version->IsSameFile(file.version)) return false;
-  if (*version != file.version) return true;
-  looked_at_.insert(key);
-  return false;
-}
-
 bool UnwindTables::Knows(const heaptap_file_key& key, pid_t pid, const elf::Mapping& mapping) {
   const auto known = files_.find(key);
-  if (known == files_.end()) return false;
+  if (known == files_.end() || !known->second.lookers.empty()) return false;
   const File& file = known->second;
-  if (!file.lookers.empty() || WasRewritten(key, file, pid, mapping)) return false;
   if (!file.is_being_read && !kernel_.IsPlaced(key)) kernel_.Place(key, file.table);
+  if (!checked_.contains(key)) checks_.Begin(key, pid, mapping);
   return true;
+}
+
+void UnwindTables::HandleChecked(const VersionChecks::Check& check) {
+  looks_done_++;
+  const auto known = files_.find(check.key);
+  if (!check.version.ok() || known == files_.end() || !check.version->IsSameFile(known->second.version)) return;
+  if (*check.version == known->second.version) {
+    checked_.insert(check.key);
+  } else {
+    LookAt(check.key, check.pid, check.mapping);
+  }
 }
 
 // A user's look may take long, so others do not rely on it.
@@ -156,7 +159,11 @@ UnwindTables::Looking UnwindTables::BeginLook(const heaptap_file_key& key, pid_t
 }
 
 void UnwindTables::Enter(const heaptap_file_key& key, pid_t pid, const elf::Mapping& mapping) {
-  if (Knows(key, pid, mapping) || BeginLook(key, pid, mapping.path) != Looking::kBegins) return;
+  if (!Knows(key, pid, mapping)) LookAt(key, pid, mapping);
+}
+
+void UnwindTables::LookAt(const heaptap_file_key& key, pid_t pid, const elf::Mapping& mapping) {
+  if (BeginLook(key, pid, mapping.path) != Looking::kBegins) return;
   const auto found = std::make_shared<Found>();
   found->mapping = mapping;
   looks_.Start(
@@ -348,7 +355,7 @@ uint32_t UnwindTables::FindRule(const elf::Mapping& mapping, uint64_t address) c
 std::optional<std::string> UnwindTables::BuildId(const heaptap_file_key& key) const {
   const auto known = files_.find(key);
   if (known == files_.end()) return "";
-  if (known->second.is_being_read) return std::nullopt;
+  if (known->second.is_being_read || checks_.IsChecking(key)) return std::nullopt;
   return known->second.build_id;
 }
 

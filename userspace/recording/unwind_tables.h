@@ -28,6 +28,7 @@
 #include "userspace/recording/kernel_tables.h"
 #include "userspace/recording/seen_file.h"
 #include "userspace/recording/table_reader.h"
+#include "userspace/recording/version_checks.h"
 #include "userspace/worker/errands.h"
 #include "userspace/worker/file_version.h"
 #include "userspace/worker/hands.h"
@@ -44,8 +45,8 @@ class UnwindTables {
   struct Means {
     bpf::UnwindMaps& maps;
     int identify;  // descriptor of this program
-    worker::Hands& hands;
     worker::Looks& looks;
+    worker::Looks& orders;  // at files that are known already
     worker::Errands& errands;
   };
   // `budget`: bytes of kernel memory. Beyond `max_files` files, unused ones are forgotten, because processes can create
@@ -69,13 +70,13 @@ class UnwindTables {
   void Hasten(const elf::Mapping& mapping);
   // Whether any file is being looked at, or its table is being read.
   bool IsReading() const { return looks_under_way_ != 0 || reader_.IsReading(); }
-  // Tables read and files looked at so far; a raw stack that waits for one may be finished when this changes.
+  // Tables read, and files looked at or checked so far. What waits for one of them may go on when this changes.
   uint64_t tables_read() const { return reader_.tables_read() + looks_done_; }
 
   // Enters the file that a process maps: it is looked at, a worker reads its table, and the table goes into the kernel
-  // if there is room. Meanwhile the file is being read (IsBeingRead). Call it for each mapping event. A known file
-  // costs a look-up and a stat, and is read again if it was rewritten. An unusable file is reported once and counts as
-  // having no table.
+  // if there is room. Meanwhile the file is being read (IsBeingRead). Call it for each mapping event. A known file is
+  // asked for its version, and read again if that has changed; until then its table is used. An unusable file is
+  // reported once and counts as having no table.
   void Enter(const heaptap_file_key& key, pid_t pid, const elf::Mapping& mapping);
   // The same for each HEAPTAP_EVENT_TABLE_WANTED: a process has met the file at `address`. `mappings`: those that may
   // hold it, as far as known. `done` gets the one that does.
@@ -93,7 +94,8 @@ class UnwindTables {
   // The rule at an address in a mapping; 0 if there is none, or the file was not entered.
   uint32_t FindRule(const elf::Mapping& mapping, uint64_t address) const;
 
-  // The build-id of an entered file; none: it is being read. "": it has none, or was not entered.
+  // The build-id of an entered file; none: it is being read, or checked whether it was rewritten. "": it has none, or
+  // was not entered.
   std::optional<std::string> BuildId(const heaptap_file_key& key) const;
   // Of the file that is mapped there; "": unknown, or it has none.
   std::string BuildIdOf(const elf::Mapping& mapping) const;
@@ -119,8 +121,10 @@ class UnwindTables {
     elf::Mapping mapping = {};
     bool is_mapped = false;  // there, although it cannot be opened
   };
-  // Whether the file is known, as it is now. Then its table goes into the kernel, if there is room.
+  // Whether the file is known. Then its table goes into the kernel, if there is room, and the file is checked.
   bool Knows(const heaptap_file_key& key, pid_t pid, const elf::Mapping& mapping);
+  void HandleChecked(const VersionChecks::Check& check);
+  void LookAt(const heaptap_file_key& key, pid_t pid, const elf::Mapping& mapping);
   enum class Looking { kBegins, kIsUnderWay, kMustWait };
   Looking BeginLook(const heaptap_file_key& key, pid_t pid, const std::string& name);
   void EndLook(const heaptap_file_key& key, uid_t payer, pid_t pid, const Found& found);
@@ -128,9 +132,6 @@ class UnwindTables {
                       const std::vector<elf::Mapping>& mappings, Found& found);
   // The file is mapped but cannot be opened: it counts as having no table.
   void GiveUp(const heaptap_file_key& key, const elf::Mapping& mapping);
-
-  // Whether the file has changed since it was entered.
-  bool WasRewritten(const heaptap_file_key& key, const File& file, pid_t pid, const elf::Mapping& mapping);
 
   // On overlayfs, /proc/PID/maps can show other numbers than those of the mapped file.
   void NoteShownAs(const elf::Mapping& mapping, const heaptap_file_key& key);
@@ -145,7 +146,6 @@ class UnwindTables {
   void ForgetFiles(absl::FunctionRef<bool(const heaptap_file_key&, const File&)> is_forgotten);
 
   bpf::UnwindMaps& maps_;
-  worker::Hands& hands_;
   worker::Looks& looks_;
   const size_t max_files_;
   TableReader reader_;
@@ -162,7 +162,8 @@ class UnwindTables {
   // Mappings where EnterMapped found no file, and when: a process that has ended can leave thousands of stacks, whose
   // frames all ask.
   std::map<Place, base::Instant> not_there_;
-  std::set<heaptap_file_key, FileKeyLess> looked_at_;  // files that had not changed, in this batch
+  VersionChecks checks_;
+  std::set<heaptap_file_key, FileKeyLess> checked_;  // files that had not changed, in this batch
 };
 
 }  // namespace heaptap::recording

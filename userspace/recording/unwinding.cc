@@ -20,7 +20,7 @@ Unwinding::Unwinding(const UnwindTables::Means& means, AddressSpaces& spaces, ui
     : spaces_(spaces),
       answer_(std::move(answer)),
       tables_(means, budget),
-      moved_code_(means.hands, spaces_),
+      moved_code_(means.orders, spaces_),
       stacks_(means.maps, tables_) {
   tables_.EnterVdso();
 }

@@ -43,7 +43,7 @@ class Unwinding {
 
   // A recorded process has mapped a file.
   void HandleMapping(const bpf::MappingEvent& event);
-  // Code that a recorded process has moved out of its file.
+  // Code that recorded processes have moved out of its file.
   MovedCode& moved_code() { return moved_code_; }
   // An eBPF program has met an unknown file. `news`: mapping events that have not been handled yet.
   void HandleTableWanted(const heaptap_event& event, const std::vector<bpf::MappingEvent>& news);

@@ -26,7 +26,7 @@ constexpr absl::Duration kLastSaveTime = absl::Seconds(2);
 
 // Time for folding, each time.
 constexpr absl::Duration kFoldTime = absl::Milliseconds(10);
-// Tallies of a process that are folded even if it took that time to look which of its threads live.
+// Tallies of a process that are folded even if that time is over, so that a look at its threads is never in vain.
 constexpr size_t kFoldsAtLeast = 256;
 
 // The tallies of ended threads are folded from this share of the map, or of a process's bound, on. A process without a
@@ -138,20 +138,17 @@ void Upkeep::FoldWhenFull(const std::map<uint64_t, bpf::RecordedProcess>& proces
 void Upkeep::FoldSome() {
   if (!HasToFold()) return;
   const base::Instant begin = base::Now();
-  absl::Mutex& mutex = books_.entries().folding();
-  // Does not wait: this thread has other things to do.
-  is_being_read_ = !mutex.TryLock();
-  if (is_being_read_) return;
   const base::Instant end = begin + kFoldTime;
   std::deque<Candidates>& left = folding_->left;
-  while (!left.empty() && base::Now() < end) {
-    FoldThreads(left.front(), end);
-    if (left.front().tallies.empty()) left.pop_front();
+  is_being_read_ = false;
+  while (!left.empty() && !is_being_read_ && base::Now() < end) {
+    Candidates next = std::move(left.front());
+    left.pop_front();
+    Fold(std::move(next), end);
   }
-  mutex.Unlock();
   const base::Instant now = base::Now();
   folding_->cost += now - begin;
-  if (!left.empty()) return;
+  if (!left.empty() || folding_->looks != 0) return;
   folded_ = now;
   fold_cost_ = folding_->cost;
   has_folded_ = folding_->has_folded;
@@ -159,30 +156,61 @@ void Upkeep::FoldSome() {
   folding_.reset();
 }
 
-void Upkeep::FoldThreads(Candidates& candidates, base::Instant end) {
-  std::vector<bpf::TallyEntry>& tallies = candidates.tallies;
+void Upkeep::Fold(Candidates candidates, base::Instant end) {
   const Target* target = targets_.Find(candidates.process_id);
-  if (target == nullptr || target->ending.has_value()) return tallies.clear();
-  // Read before looking which threads live.
+  if (target == nullptr || target->ending.has_value()) return;
+  // Read before the look.
   const absl::StatusOr<heaptap_process> process = books_.processes().Read(target->pid);
-  if (!process.ok() || process->identity.id != candidates.process_id) return tallies.clear();
-  if (!candidates.living.has_value() || candidates.threads_begun != process->threads_begun) {
-    std::set<uint32_t> tids;
-    for (const bpf::TallyEntry& entry : tallies) tids.insert(entry.tid);
-    const absl::StatusOr<std::map<uint32_t, std::string>> names =
-        hands_.ThreadNames(target->pid, std::vector<uint32_t>(tids.begin(), tids.end()));
-    if (!names.ok()) return tallies.clear();
-    candidates.living.emplace();
-    for (const auto& [tid, name] : *names) candidates.living->insert(tid);
-    candidates.threads_begun = process->threads_begun;
+  if (!process.ok() || process->identity.id != candidates.process_id) return;
+  const uint32_t begun = process->threads_begun;
+  // The kernel refuses what a look can no longer tell, so each look is tried: a process may begin threads all the time.
+  if (candidates.living.has_value() && (candidates.is_fresh || candidates.threads_begun == begun)) {
+    return FoldEnded(target->pid, std::move(candidates), end);
   }
-  for (size_t tried = 1; !tallies.empty(); tallies.pop_back(), tried++) {
-    if (tried % kFoldsAtLeast == 0 && base::Now() > end) return;
-    const bpf::TallyEntry& entry = tallies.back();
-    if (candidates.living->contains(entry.tid)) continue;
-    books_.Fold(target->pid, candidates.process_id, entry, candidates.threads_begun);
-    folding_->has_folded = true;
+  candidates.threads_begun = begun;
+  if (orders_.HasRoom(target->pid)) LookAtThreads(target->pid, std::move(candidates));
+}
+
+void Upkeep::LookAtThreads(pid_t pid, Candidates candidates) {
+  std::set<uint32_t> tids;
+  for (const bpf::TallyEntry& entry : candidates.tallies) tids.insert(entry.tid);
+  struct Look {
+    std::vector<uint32_t> tids;
+    Candidates candidates;
+    absl::StatusOr<std::map<uint32_t, std::string>> names = std::map<uint32_t, std::string>();
+  };
+  const auto look = std::make_shared<Look>(
+      Look{.tids = std::vector<uint32_t>(tids.begin(), tids.end()), .candidates = std::move(candidates)});
+  folding_->looks++;
+  orders_.Start(
+      pid, [pid, look](worker::Hands& hands, int) { look->names = hands.ThreadNames(pid, look->tids); },
+      [this, look] {
+        folding_->looks--;
+        if (!look->names.ok()) return;
+        std::set<uint32_t>& living = look->candidates.living.emplace();
+        for (const auto& [tid, name] : *look->names) living.insert(tid);
+        look->candidates.is_fresh = true;
+        folding_->left.push_front(std::move(look->candidates));
+      });
+}
+
+void Upkeep::FoldEnded(pid_t pid, Candidates candidates, base::Instant end) {
+  std::vector<bpf::TallyEntry>& tallies = candidates.tallies;
+  absl::Mutex& mutex = books_.entries().folding();
+  candidates.is_fresh = false;
+  // Does not wait: this thread has other things to do.
+  is_being_read_ = !mutex.TryLock();
+  if (!is_being_read_) {
+    for (size_t tried = 1; !tallies.empty(); tallies.pop_back(), tried++) {
+      if (tried % kFoldsAtLeast == 0 && base::Now() > end) break;
+      const bpf::TallyEntry& entry = tallies.back();
+      if (candidates.living->contains(entry.tid)) continue;
+      books_.Fold(pid, candidates.process_id, entry, candidates.threads_begun);
+      folding_->has_folded = true;
+    }
+    mutex.Unlock();
   }
+  if (!tallies.empty()) folding_->left.push_front(std::move(candidates));
 }
 
 }  // namespace heaptap::recording

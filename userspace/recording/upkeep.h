@@ -5,6 +5,9 @@
 #ifndef HEAPTAP_USERSPACE_RECORDING_UPKEEP_H_
 #define HEAPTAP_USERSPACE_RECORDING_UPKEEP_H_
 
+#include <sys/types.h>
+
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -20,7 +23,7 @@
 #include "userspace/recording/dumps.h"
 #include "userspace/recording/target_state.h"
 #include "userspace/recording/target_table.h"
-#include "userspace/worker/hands.h"
+#include "userspace/worker/looks.h"
 
 namespace heaptap::recording {
 
@@ -29,14 +32,14 @@ class Upkeep {
   // What it needs of others, which must outlive this object.
   struct Means {
     bpf::Books& books;
-    worker::Hands& hands;
+    worker::Looks& orders;
     TargetTable& targets;
     Dumps& dumps;
     Background& background;
   };
   explicit Upkeep(const Means& means)
       : books_(means.books),
-        hands_(means.hands),
+        orders_(means.orders),
         targets_(means.targets),
         dumps_(means.dumps),
         background_(means.background) {}
@@ -49,10 +52,11 @@ class Upkeep {
   // all, or the limit of one. To be called every second. Reading all tallies takes some time, so that is done more
   // rarely if there is little to gain.
   void FoldWhenFull(const std::map<uint64_t, bpf::RecordedProcess>& processes, uint64_t bound, base::Instant now);
-  // Goes on with that for some milliseconds, unless another thread reads tallies.
+  // Goes on with that for some milliseconds, unless another thread reads tallies. To be called soon after orders are
+  // done: a thread that begins after a look at the threads of its process makes the look worthless.
   void FoldSome();
   // Whether FoldSome is to be called again at once, because the map may fill up.
-  bool IsFolding() const { return HasToFold() && !is_being_read_; }
+  bool IsFolding() const { return HasToFold() && !folding_->left.empty() && !is_being_read_; }
 
  private:
   // Of the processes that began at `old` at the latest. A state that cannot be saved keeps no other one from it.
@@ -63,24 +67,29 @@ class Upkeep {
   struct Candidates {
     uint64_t process_id;
     std::vector<bpf::TallyEntry> tallies;
-    // The threads that lived when they were looked up, and how many the process had begun until then.
+    // The threads that lived at a look, and how many the process had begun until then.
     std::optional<std::set<uint32_t>> living = {};
     uint32_t threads_begun = 0;
+    bool is_fresh = false;  // nothing was folded since the look
   };
   // One round of folding.
   struct Folding {
     double fullest;  // as a share of the bound, at its beginning
     bool is_read = false;
     std::deque<Candidates> left = {};
+    size_t looks = 0;  // under way
     bool has_folded = false;
     absl::Duration cost = {};
   };
   bool HasToFold() const { return folding_.has_value() && folding_->is_read; }
-  // Takes those that it has done with from `candidates`.
-  void FoldThreads(Candidates& candidates, base::Instant end);
+  // Folds what ended threads have, or has it looked which threads have ended. What is left after that goes back to
+  // Folding::left.
+  void Fold(Candidates candidates, base::Instant end);
+  void LookAtThreads(pid_t pid, Candidates candidates);
+  void FoldEnded(pid_t pid, Candidates candidates, base::Instant end);
 
   bpf::Books& books_;
-  worker::Hands& hands_;
+  worker::Looks& orders_;
   TargetTable& targets_;
   Dumps& dumps_;
   Background& background_;

@@ -6,14 +6,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "userspace/base/clock.h"
 #include "userspace/process/maps.h"
-#include "userspace/process/proc_files.h"
 #include "userspace/worker/plain_bytes.h"
 
 namespace heaptap::worker {
@@ -45,19 +42,9 @@ absl::Status Hands::AwaitHands() {
 
 Answer Hands::Do(const Request& request) {
   const pid_t pid = request.file.pid;
-  const base::Instant begin = base::Now();
-  const std::optional<uid_t> user = process::UserOf(pid);
-  if (!late_.IsDue(pid, begin)) {
+  if (!late_.IsDue(pid, base::Now())) {
     return {.status = absl::UnavailableError(absl::StrCat("process ", pid, " was late to answer; trying again soon"))};
   }
-  if (!accounts_.HasTime(user, begin)) {
-    return {.status = absl::UnavailableError(
-                absl::StrCat("the user of process ", pid, " has used up the time for looks; trying again soon"))};
-  }
-  const absl::Cleanup charge = [&] {
-    const base::Instant now = base::Now();
-    accounts_.Charge(user, now - begin, now);
-  };
   for (bool is_new = crew_ == nullptr;; is_new = true) {
     absl::Status started = is_new ? StartHands() : absl::OkStatus();
     if (started.ok()) started = AwaitHands();

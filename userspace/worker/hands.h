@@ -3,14 +3,13 @@
 // What the collector needs of other processes at once, through hands (crew.h).
 //
 // A user can make the hands wait for ever. So each call has a time limit; then the hands are killed and replaced, and
-// the process rests: calls about it fail for a second, and longer each time. In the recording's thread, for which
-// everybody waits, the limit is short. Time in which the hands only wait for a processor is not the process's fault,
-// and has a longer limit. Each user has an account of the time that all calls about the user's processes take, so that
-// many waits below the limit are not free either.
+// the process rests: calls about it fail for a second, and longer each time. Time in which the hands only wait for a
+// processor is not the process's fault, and has a longer limit. Whoever works for several users lets them pay for the
+// time of the calls (looks.h).
 //
 // PIDs may be reused: the caller checks afterwards that the PID still means the same process. Errors of all calls: as
-// process/maps.h and process/control_block.h; DeadlineExceeded: this process was late; Unavailable: it rests, its user
-// has no time left, or there are no hands. Both may pass.
+// process/maps.h and process/control_block.h; DeadlineExceeded: this process was late; Unavailable: it rests, or
+// there are no hands. Both may pass.
 //
 // Not thread-safe.
 #ifndef HEAPTAP_USERSPACE_WORKER_HANDS_H_
@@ -31,10 +30,8 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "heaptap/contract.h"
-#include "userspace/base/accounts.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/retries.h"
-#include "userspace/base/subordinate_ids.h"
 #include "userspace/elf/mappings.h"
 #include "userspace/process/facts.h"
 #include "userspace/process/memory_use.h"
@@ -58,29 +55,18 @@ struct HandsBounds {
   // The same while the hands are ready to run, as on a machine with more work than processors. Less than `patience`:
   // there is no difference.
   absl::Duration longest = absl::ZeroDuration();
-  // Of the account of each user but root (base::Accounts).
-  double share = 1;
-  absl::Duration burst = absl::InfiniteDuration();
 };
 
 class Hands {
  public:
   using Bounds = HandsBounds;
-  // For the recording's thread of a collector of all users: no user makes it wait for more than burst and patience
-  // together, and the machine for no more than `longest`. A call takes a tenth of a millisecond, so the burst is enough
-  // for some hundred processes at once.
-  static constexpr Bounds kOfRecording = {.patience = absl::Milliseconds(30),
-                                          .longest = absl::Milliseconds(500),
-                                          .share = 0.1,
-                                          .burst = absl::Milliseconds(20)};
-  // For threads that may wait. A thousand times what a call takes on a quiet machine.
-  static constexpr Bounds kOfThread = {.patience = absl::Milliseconds(500)};
+  // A thousand times what a call takes on a quiet machine.
+  static constexpr Bounds kDefault = {.patience = absl::Milliseconds(500), .longest = absl::Seconds(5)};
   // For the start of new hands, which a busy machine can delay, and no other process. Who is more patient waits longer.
   static constexpr absl::Duration kStartTime = absl::Seconds(1);
   static constexpr base::RetryPauses kRest = {.first = absl::Seconds(1), .most = absl::Seconds(20)};
 
-  explicit Hands(base::SubordinateIds ids = {}, const Bounds& bounds = kOfThread)
-      : bounds_(bounds), accounts_(std::move(ids), bounds.share, bounds.burst) {}
+  explicit Hands(const Bounds& bounds = kDefault) : bounds_(bounds) {}
 
   absl::StatusOr<std::vector<elf::Mapping>> ReadExecutableMappings(pid_t pid);
   absl::StatusOr<process::Facts> Facts(pid_t pid);
@@ -109,7 +95,6 @@ class Hands {
   absl::Status AwaitHands();
 
   const Bounds bounds_;
-  base::Accounts accounts_;
   std::unique_ptr<Crew> crew_;  // null: not started
   bool has_answered_ = false;   // since its start
   base::Retries<pid_t> late_{kRest};

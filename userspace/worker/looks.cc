@@ -54,7 +54,6 @@ absl::StatusOr<LookedAt> LookAtProcess(Hands& hands, int identify, pid_t pid, ab
 
 Looks::Looks(int identify, base::SubordinateIds ids, const Hands::Bounds& bounds, size_t waiting, Place place)
     : identify_(identify),
-      ids_(ids),
       bounds_(bounds),
       threads_({.of_user = 1,
                 .of_root = kMaxOfRoot,
@@ -69,7 +68,7 @@ uid_t Looks::PayerOf(pid_t pid) const { return process::UserOf(pid).value_or(bas
 
 std::unique_ptr<Hands> Looks::TakeHands() {
   absl::MutexLock lock(&mutex_);
-  if (idle_.empty()) return std::make_unique<Hands>(ids_, bounds_);
+  if (idle_.empty()) return std::make_unique<Hands>(bounds_);
   std::unique_ptr<Hands> hands = std::move(idle_.back().hands);
   idle_.pop_back();
   return hands;

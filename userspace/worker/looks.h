@@ -94,7 +94,6 @@ class Looks {
   void GiveBack(std::unique_ptr<Hands> hands);
 
   const int identify_;
-  const base::SubordinateIds ids_;
   const Hands::Bounds bounds_;
   struct Idle {
     base::Instant since;

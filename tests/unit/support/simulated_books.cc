@@ -119,6 +119,7 @@ class SimulatedProcesses final : public Processes {
     return id;
   }
   bool IsCurrent(pid_t tgid, uint64_t process_id) const override {
+    if (kernel_.on_is_current != nullptr) kernel_.on_is_current(tgid);
     absl::MutexLock lock(&kernel_.mutex);
     const auto found = kernel_.processes.find(process_id);
     return found != kernel_.processes.end() && found->second.tgid == tgid;
@@ -132,7 +133,12 @@ class SimulatedProcesses final : public Processes {
     kernel_.settings = settings;
     return absl::OkStatus();
   }
-  absl::Status TakeFrees(pid_t, uint64_t, absl::Span<const heaptap_free>) override { return kernel_.Run(); }
+  absl::Status TakeFrees(pid_t, uint64_t process_id, absl::Span<const heaptap_free> frees) override {
+    absl::Status status = kernel_.Run();
+    std::vector<heaptap_free>& taken = kernel_.frees_taken[process_id];
+    if (status.ok()) taken.insert(taken.end(), frees.begin(), frees.end());
+    return status;
+  }
   absl::Status Configure(pid_t tgid, uint64_t process_id, const ProcessSettings& settings) override {
     if (absl::Status status = kernel_.Run(); !status.ok()) return status;
     absl::MutexLock lock(&kernel_.mutex);

@@ -90,6 +90,9 @@ class SimulatedKernel {
   int readings_to_fail = 0;
   int runs_to_fail = 0;
   std::vector<pid_t> invalidated;  // processes whose cached rules were made invalid, in that order
+  std::map<uint64_t, std::vector<heaptap_free>> frees_taken;  // by process id
+  // Called by IsCurrent, in any thread.
+  std::function<void(pid_t pid)> on_is_current = {};
   // Called by Step.
   std::function<void(const std::string& step)> on_step = {};
   // Steps until the collector dies; none: it lives.
