@@ -21,7 +21,7 @@ def kinds_of_workers(daemon):
 def counts_of(daemon):
     """Descriptors by what they are, and pinned objects; those of crews and connections come and go, so this waits for their
     end."""
-    wait_until(lambda: kinds_of_workers(daemon) == ["hands"], "only the hands of the main thread are left")
+    wait_until(lambda: not kinds_of_workers(daemon), "no worker is left")
     kinds = [next((kind for kind in ("link_id", "prog_id", "map_id") if kind in fields), "other")
              for fields in descriptors(daemon.process.pid)]
     pinned = sum(len(files) for _, _, files in os.walk(daemon.pin_folder))
