@@ -193,6 +193,9 @@ struct heaptap_settings {
 #define HEAPTAP_USER_IMAGES 4096
 #define HEAPTAP_USER_PROCESSES_PART 2
 
+/* With a user's slot: the process id under which losses of processes are counted that the user could not begin. */
+#define HEAPTAP_LOSSES_OF_USER (1ULL << 63)
+
 /* User ids that begin with the same bits, in network order, as BPF_MAP_TYPE_LPM_TRIE wants them. */
 struct heaptap_owner_key {
   __u32 prefix_bits;

@@ -41,7 +41,7 @@ static __always_inline int is_in_groups(const struct heaptap_settings* settings)
 __noinline int may_begin_image(__u32 user, __u64 now, __u64 entries) {
   const struct heaptap_settings* defaults = read_settings();
   if (!defaults || !defaults->everyone || may_begin(user, now, defaults->processes_room, entries)) return 1;
-  count_loss(0, HEAPTAP_LOSS_PROCESSES_SHARE, 0);
+  count_loss(HEAPTAP_LOSSES_OF_USER | user, HEAPTAP_LOSS_PROCESSES_SHARE, 0);
   return 0;
 }
 

@@ -134,7 +134,11 @@ TEST_P(HostLoss, IsCountedAloneAndOnce) {
   const Cause& cause = GetParam();
   const uint64_t id = Track(kPid, HEAPTAP_PROCESS_FIGURES | HEAPTAP_PROCESS_RECORDS).identity.id;
   cause.act(*this);
-  const uint64_t loser = cause.is_nobodys ? 0 : id;
+  // What a user could not begin is the loss of that user: 1000, by the rule of bpf/users.bpf.h.
+  constexpr uint32_t kSlot = 1 + 1000 % 1023;
+  const uint64_t of_user = HEAPTAP_LOSSES_OF_USER | kSlot;
+  const bool is_users = cause.reason == HEAPTAP_LOSS_PROCESSES_SHARE;
+  const uint64_t loser = is_users ? of_user : cause.is_nobodys ? 0 : id;
   EXPECT_EQ(AllLosses(), (Losses{{cause.reason, 1}}));
   const auto* loss = kernel.Find<heaptap_loss>("losses", heaptap_loss_key{loser, cause.reason, 0});
   ASSERT_NE(loss, nullptr);

@@ -43,7 +43,7 @@ class HostUsers : public MachineTest {
       kernel.TakeEvents();
     }
   }
-  uint64_t NotEntered() { return LossesOf(0)[HEAPTAP_LOSS_PROCESSES_SHARE]; }
+  uint64_t NotEntered() { return AllLosses()[HEAPTAP_LOSS_PROCESSES_SHARE]; }
 
   uint32_t last_pid_ = 1000;
 };

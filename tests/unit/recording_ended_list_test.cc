@@ -33,17 +33,18 @@ class EndedListTest : public ::testing::Test {
 
   TemporaryFolder folder_;
   const std::string path_ = folder_ / "ended";
+  Background files_{Background::Place::kCaller};
 };
 
 TEST_F(EndedListTest, TheNextRecorderHasThem) {
   EndedList first;
-  ASSERT_TRUE(first.KeepIn(path_).ok());
+  ASSERT_TRUE(first.KeepIn(path_, files_).ok());
   EXPECT_THAT(first.all(), IsEmpty());
   first.Add(Process(1));
   first.Add(Process(2));
   EXPECT_EQ(first.all().front().summary.process_id, 7u);
   EndedList second;
-  ASSERT_TRUE(second.KeepIn(path_).ok());
+  ASSERT_TRUE(second.KeepIn(path_, files_).ok());
   ASSERT_THAT(second.all(), SizeIs(2));
   const profile::EndedProcess& last = second.all().front();
   EXPECT_EQ(last.summary.pid, 2);
@@ -66,7 +67,7 @@ TEST_F(EndedListTest, LinesThatCannotBeReadArePassedOver) {
             "{\"pid\": 5, \"ended\": \"yesterday\"}\n"
             "{\"pid\": 6, \"comm");
   EndedList list;
-  ASSERT_TRUE(list.KeepIn(path_).ok());
+  ASSERT_TRUE(list.KeepIn(path_, files_).ok());
   ASSERT_THAT(list.all(), SizeIs(1));
   EXPECT_EQ(list.all().front().summary.pid, 3);
   EXPECT_EQ(list.all().front().status, 256);
@@ -77,14 +78,14 @@ TEST_F(EndedListTest, LinesThatCannotBeReadArePassedOver) {
 TEST_F(EndedListTest, TheFileStaysSmall) {
   constexpr pid_t kProcesses = 5 * EndedList::kMost;
   EndedList list;
-  ASSERT_TRUE(list.KeepIn(path_).ok());
+  ASSERT_TRUE(list.KeepIn(path_, files_).ok());
   for (pid_t pid = 1; pid <= kProcesses; pid++) {
     list.Add(Process(pid));
     ASSERT_LE(list.all().size(), EndedList::kMost);
   }
   EXPECT_LE(Lines(), 2 * EndedList::kMost);
   EndedList next;
-  ASSERT_TRUE(next.KeepIn(path_).ok());
+  ASSERT_TRUE(next.KeepIn(path_, files_).ok());
   ASSERT_THAT(next.all(), SizeIs(EndedList::kMost));
   EXPECT_EQ(next.all().front().summary.pid, kProcesses);
   EXPECT_EQ(Lines(), EndedList::kMost);
@@ -95,7 +96,7 @@ TEST_F(EndedListTest, WithoutAFile) {
   list.Add(Process(1));
   EXPECT_THAT(list.all(), SizeIs(1));
   EndedList nowhere;
-  const absl::Status status = nowhere.KeepIn(folder_ / "no/such/folder");
+  const absl::Status status = nowhere.KeepIn(folder_ / "no/such/folder", files_);
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
 }
 

@@ -77,9 +77,11 @@ class Entries {
   virtual absl::StatusOr<heaptap_stack> ReadStack(uint64_t stack_id) const = 0;
   // One look-up. NotFound: the program did not name the thread and the thread still runs, or the name was dropped.
   virtual absl::StatusOr<ThreadName> ReadThreadName(uint64_t process_id, uint32_t tid) const = 0;
-  // One look-up for each reason. Process id 0: losses of no known process.
+  // One look-up for each reason. Process id 0: losses of no known process; those of processes that one user could not
+  // begin are under HEAPTAP_LOSSES_OF_USER and the user's slot.
   virtual Losses ReadLosses(uint64_t process_id) const = 0;
-  // Those of all processes that have some, with a few system calls. After an error some are missing.
+  // Those of all processes that have some, with a few system calls. After an error some are missing. Process id 0: of
+  // no known process, for all users.
   virtual std::map<uint64_t, Losses> ReadAllLosses() const = 0;
 
  protected:

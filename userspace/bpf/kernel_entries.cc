@@ -112,7 +112,10 @@ Losses KernelEntries::ReadLosses(uint64_t process_id) const {
 std::map<uint64_t, Losses> KernelEntries::ReadAllLosses() const {
   std::map<uint64_t, Losses> losses;
   const auto add = [&](const heaptap_loss_key& key, const heaptap_loss& loss) {
-    if (key.reason < HEAPTAP_LOSS_REASONS) losses[key.process_id][key.reason] = loss;
+    if (key.reason >= HEAPTAP_LOSS_REASONS) return;
+    heaptap_loss& sum = losses[(key.process_id & HEAPTAP_LOSSES_OF_USER) != 0 ? 0 : key.process_id][key.reason];
+    sum.events += loss.events;
+    sum.weight += loss.weight;
   };
   ForEachEntry<heaptap_loss_key, heaptap_loss>(skeleton_->maps.losses, add).IgnoreError();
   return losses;

@@ -29,7 +29,8 @@ std::vector<std::string> ForAStart() {
 }
 
 // From this size on, freed memory goes back to the kernel at once. Without a word the C library raises its threshold to
-// 32 MiB when such blocks are freed (mallopt(3)), and then keeps what tables and profiles have used in each of its arenas.
+// 32 MiB when such blocks are freed (mallopt(3)), and then keeps what tables and profiles have used in each of its
+// arenas.
 constexpr int kReturnedBytes = 1 << 20;
 
 // Detects truncated output: a full disk, a closed pipe.

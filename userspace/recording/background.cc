@@ -39,11 +39,12 @@ void Background::Run(std::function<void()> work, std::function<void()> done) {
 
 void Background::HandleDone() {
   if (!thread_.joinable()) return;
-  eventfd_t count = 0;
-  eventfd_read(is_done_.get(), &count);
   std::deque<std::function<void()>> done;
   {
     absl::MutexLock lock(&mutex_);
+    // An idle collector makes no system call for that.
+    eventfd_t count = 0;
+    if (!done_.empty()) eventfd_read(is_done_.get(), &count);
     done = std::exchange(done_, {});
   }
   for (const std::function<void()>& one : done) {

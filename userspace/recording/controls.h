@@ -13,7 +13,7 @@
 #include <functional>
 #include <memory>
 #include <set>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"

@@ -110,6 +110,9 @@ ProfilePlan Dumps::Plan(const Target& target) {
                       .subject = Subject(target),
                       .mappings_lost = mapping_events_.lost()};
   plan.subject.space = plan.space.get();
+  if (target.ending.has_value()) return plan;
+  const absl::StatusOr<heaptap_process> process = processes_.Read(target.pid);
+  if (process.ok() && process->identity.id == target.process_id) plan.subject.user = process->identity.user;
   return plan;
 }
 

@@ -9,11 +9,13 @@
 
 #include <cstddef>
 #include <fstream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "userspace/base/file_descriptor.h"
 #include "userspace/base/files.h"
 #include "userspace/base/messages.h"
@@ -41,12 +43,21 @@ absl::Status WriteTo(const std::string& path, int flags, const std::string& text
   return error == 0 ? absl::OkStatus() : Failure(path, error);
 }
 
+// Without what is no longer remembered.
+absl::Status WriteAnew(const std::string& path, const std::string& text) {
+  const std::string temporary = absl::StrCat(path, ".new");
+  if (absl::Status status = WriteTo(temporary, O_TRUNC, text); !status.ok()) return status;
+  return rename(temporary.c_str(), path.c_str()) == 0 ? absl::OkStatus() : Failure(path, errno);
+}
+
 }  // namespace
 
-absl::Status EndedList::KeepIn(const std::string& path) {
+absl::Status EndedList::KeepIn(const std::string& path, Background& files) {
   path_ = path;
+  files_ = &files;
   Read();
-  return Write();
+  lines_ = all_.size();
+  return WriteAnew(path_, AllText());
 }
 
 void EndedList::Read() {
@@ -57,34 +68,34 @@ void EndedList::Read() {
     profile::EndedProcess process = exporter::ReadEnded(object, "", error, exporter::Missing::kKeepsItsValue);
     if (!error.empty()) continue;
     process.summary.process_id = 0;
-    all_.push_front(std::move(process));
-    if (all_.size() > kMost) all_.pop_back();
+    Remember(std::move(process));
   }
 }
 
-absl::Status EndedList::Write() {
-  std::string text;
-  for (size_t index = all_.size(); index > 0; index--) text += LineOf(all_[index - 1]);
-  const std::string temporary = absl::StrCat(path_, ".new");
-  if (absl::Status status = WriteTo(temporary, O_TRUNC, text); !status.ok()) return status;
-  if (rename(temporary.c_str(), path_.c_str()) != 0) return Failure(path_, errno);
-  lines_ = all_.size();
-  return absl::OkStatus();
+void EndedList::Remember(profile::EndedProcess process) {
+  texts_.push_back(LineOf(process));
+  all_.push_front(std::move(process));
+  if (all_.size() <= kMost) return;
+  all_.pop_back();
+  texts_.pop_front();
 }
+
+std::string EndedList::AllText() const { return absl::StrJoin(texts_, ""); }
 
 void EndedList::Add(profile::EndedProcess process) {
-  all_.push_front(std::move(process));
-  if (all_.size() > kMost) all_.pop_back();
+  Remember(std::move(process));
   if (path_.empty()) return;
-  const absl::Status status = lines_ < kMaxLines ? Append(all_.front()) : Write();
-  if (!status.ok() && !std::exchange(has_failed_, true)) {
-    base::Say(absl::StrCat(status.message(), "; the next daemon will not list the processes that have ended"));
-  }
-}
-
-absl::Status EndedList::Append(const profile::EndedProcess& process) {
-  lines_++;
-  return WriteTo(path_, O_APPEND, LineOf(process));
+  const bool is_anew = lines_ >= kMaxLines;
+  lines_ = is_anew ? all_.size() : lines_ + 1;
+  const auto status = std::make_shared<absl::Status>();
+  files_->Run(
+      [path = path_, is_anew, text = is_anew ? AllText() : texts_.back(), status] {
+        *status = is_anew ? WriteAnew(path, text) : WriteTo(path, O_APPEND, text);
+      },
+      [this, status] {
+        if (status->ok() || std::exchange(has_failed_, true)) return;
+        base::Say(absl::StrCat(status->message(), "; the next daemon will not list the processes that have ended"));
+      });
 }
 
 }  // namespace heaptap::recording

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "userspace/profile/figures.h"
+#include "userspace/recording/background.h"
 
 namespace heaptap::recording {
 
@@ -21,9 +22,10 @@ class EndedList {
   // Processes that are remembered.
   static constexpr size_t kMost = 1000;
 
-  // Takes over what the file has, and adds to the file from now on. Lines that cannot be read are passed over: a
-  // recorder may have been killed in the middle of one. Unavailable: the file cannot be written.
-  absl::Status KeepIn(const std::string& path);
+  // Takes over what the file has, and adds to the file from now on, by `files`: it may wait for the disk. Lines that
+  // cannot be read are passed over: a recorder may have been killed in the middle of one. Unavailable: the file cannot
+  // be written.
+  absl::Status KeepIn(const std::string& path, Background& files);
 
   void Add(profile::EndedProcess process);
   // Most recent first. Those of earlier recorders have the process id 0: the books that it named may be gone.
@@ -31,13 +33,14 @@ class EndedList {
 
  private:
   void Read();
-  // Writes the file anew, without what is no longer remembered.
-  absl::Status Write();
-  absl::Status Append(const profile::EndedProcess& process);
+  void Remember(profile::EndedProcess process);
+  std::string AllText() const;
 
   std::deque<profile::EndedProcess> all_;
-  std::string path_ = {};  // "": none
-  size_t lines_ = 0;       // in the file
+  std::deque<std::string> texts_;  // the same as lines of the file, in its order
+  std::string path_ = {};          // "": none
+  Background* files_ = nullptr;
+  size_t lines_ = 0;  // in the file
   bool has_failed_ = false;
 };
 

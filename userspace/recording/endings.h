@@ -88,7 +88,7 @@ class Endings {
   // System-wide: the processes that have ended, most recent first.
   const std::deque<profile::EndedProcess>& ended() const { return ended_.all(); }
   // They outlive this object in a file (EndedList::KeepIn).
-  absl::Status KeepEndedIn(const std::string& path) { return ended_.KeepIn(path); }
+  absl::Status KeepEndedIn(const std::string& path, Background& files) { return ended_.KeepIn(path, files); }
   bool failed() const { return failed_; }
 
  private:

@@ -26,7 +26,7 @@ namespace {
 constexpr absl::Duration kEndPatience = absl::Seconds(10);
 
 // For the looks at the processes that are running when the recording begins: no user can delay the start for longer.
-constexpr absl::Duration kFirstPatience = absl::Seconds(3);
+constexpr absl::Duration kFirstPatience = absl::Milliseconds(1500);
 
 // Between two looks at all processes. Under a flood of mappings each would find that events were lost again.
 constexpr absl::Duration kRepairPause = absl::Seconds(2);

@@ -161,6 +161,9 @@ profile::Profile BuildProfile(const bpf::Entries& entries, const ProfileSubject&
   // Those are beginnings of other processes: this one is known.
   unowned[HEAPTAP_LOSS_EVENTS_FULL] = {};
   AddLossWarnings(unowned, ", in this or another process", result.warnings);
+  if (subject.user != 0) {
+    AddLossWarnings(entries.ReadLosses(HEAPTAP_LOSSES_OF_USER | subject.user), ", of the same user", result.warnings);
+  }
   for (uint32_t reason = HEAPTAP_STACK_WHOLE + 1; reason < HEAPTAP_STACK_ENDS; reason++) {
     const uint64_t samples = result.stack_ends.samples[reason];
     if (samples == 0) continue;

@@ -34,6 +34,7 @@ struct ProfileSubject {
   const AddressSpace* space;         // may be null
   uint32_t max_frames = UINT32_MAX;  // of the program, in a context
   bool raw = false;                  // profile::Profile::raw
+  uint32_t user = 0;                 // the slot of its user (bpf/users.bpf.h); 0: root, or unknown
 };
 
 // The system's names of those of the threads that live.

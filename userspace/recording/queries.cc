@@ -283,7 +283,7 @@ profile::CollectorFigures Queries::Figures(std::vector<profile::ProcessSummary> 
   figures.revision = books_.layout();
   figures.processes = std::move(processes);
   figures.events = events;
-  const bpf::Losses losses = books_.entries().ReadLosses(0);
+  const bpf::Losses losses = books_.entries().ReadAllLosses()[0];
   for (uint32_t reason = HEAPTAP_NO_LOSS + 1; reason < losses.size(); reason++) {
     figures.losses[std::string(bpf::LossName(reason))] = losses[reason].events;
   }

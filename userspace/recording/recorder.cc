@@ -243,7 +243,8 @@ absl::Status Recorder::StartSystemWide() {
                       .pump = [this] { loop_.Pump(); }});
   loop_.UseEveryone(&*everyone_);
   if (absl::Status status = dumps_.StartPruning(system_wide.retention); !status.ok()) return status;
-  if (absl::Status status = endings_.KeepEndedIn(absl::StrCat(system_wide.state_folder, "/ended")); !status.ok()) {
+  if (absl::Status status = endings_.KeepEndedIn(absl::StrCat(system_wide.state_folder, "/ended"), files_);
+      !status.ok()) {
     return status;
   }
   if (!system_wide.pin_folder.empty()) {

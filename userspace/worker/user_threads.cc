@@ -140,8 +140,9 @@ void UserThreads::HandleDone() {
   std::vector<Job*> done;
   {
     absl::MutexLock lock(&mutex_);
+    // An idle collector makes no system call for that.
     eventfd_t count;
-    eventfd_read(is_done_.get(), &count);
+    if (!done_.empty()) eventfd_read(is_done_.get(), &count);
     done = std::exchange(done_, {});
   }
   const base::Instant now = base::Now();
