@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -233,10 +234,10 @@ absl::Status KernelBooks::Forget(const std::set<uint64_t>& process_ids) {
                       std::back_inserter(unmarked));
   {
     absl::MutexLock lock(&mutex_);
-    // Processes that were forgotten earlier keep their marks until the sweep.
-    std::erase_if(unmarked, [&](uint64_t process_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      return std::find(forgotten_.begin(), forgotten_.end(), process_id) != forgotten_.end();
-    });
+    // Processes that were forgotten earlier keep their marks until the sweep. The recording's thread waits for the
+    // lock.
+    const absl::flat_hash_set<uint64_t> marked(forgotten_.begin(), forgotten_.end());
+    std::erase_if(unmarked, [&](uint64_t process_id) { return marked.contains(process_id); });
   }
   left += DeleteKeys(object_->maps.forgotten, unmarked).left;
   left += DeleteKeys(object_->maps.stacks, StackKeys(tallies)).left;

@@ -32,6 +32,9 @@ std::vector<std::string> ForAStart() {
 // 32 MiB when such blocks are freed (mallopt(3)), and then keeps what tables and profiles have used in each of its
 // arenas.
 constexpr int kReturnedBytes = 1 << 20;
+// Free memory at the end of the heap that stays. To take it and to give it back makes a thread wait for others that
+// change mappings.
+constexpr int kKeptBytes = 16 << 20;
 
 // Detects truncated output: a full disk, a closed pipe.
 int CheckStdout(int status) {
@@ -47,6 +50,7 @@ int CheckStdout(int status) {
 int main(int argc, char** argv) {
   heaptap::worker::RunIfWorker(argc, argv, heaptap::worker::AllReaderJobs());
   mallopt(M_MMAP_THRESHOLD, kReturnedBytes);
+  mallopt(M_TRIM_THRESHOLD, kKeptBytes);
   prctl(PR_SET_NAME, heaptap::process::kCollectorName);
   // The words after "--" are the program's own command line and must not be parsed.
   char** const end = argv + argc;

@@ -85,16 +85,29 @@ std::string EndedList::AllText() const { return absl::StrJoin(texts_, ""); }
 void EndedList::Add(profile::EndedProcess process) {
   Remember(std::move(process));
   if (path_.empty()) return;
-  const bool is_anew = lines_ >= kMaxLines;
-  lines_ = is_anew ? all_.size() : lines_ + 1;
+  unwritten_ += texts_.back();
+  lines_++;
+  if (!is_writing_) Write();
+}
+
+void EndedList::Write() {
+  is_writing_ = true;
+  const bool is_anew = lines_ > kMaxLines;
+  if (is_anew) lines_ = all_.size();
   const auto status = std::make_shared<absl::Status>();
+  std::string text = std::exchange(unwritten_, "");
+  if (is_anew) text = AllText();
   files_->Run(
-      [path = path_, is_anew, text = is_anew ? AllText() : texts_.back(), status] {
+      [path = path_, is_anew, text = std::move(text), status] {
         *status = is_anew ? WriteAnew(path, text) : WriteTo(path, O_APPEND, text);
       },
       [this, status] {
-        if (status->ok() || std::exchange(has_failed_, true)) return;
-        base::Say(absl::StrCat(status->message(), "; the next daemon will not list the processes that have ended"));
+        is_writing_ = false;
+        if (!status->ok() && !std::exchange(has_failed_, true)) {
+          base::Say(absl::StrCat(status->message(), "; the next daemon will not list the processes that have ended"));
+        }
+        // What has come meanwhile, in one piece.
+        if (!unwritten_.empty()) Write();
       });
 }
 

@@ -35,11 +35,14 @@ class EndedList {
   void Read();
   void Remember(profile::EndedProcess process);
   std::string AllText() const;
+  void Write();
 
   std::deque<profile::EndedProcess> all_;
   std::deque<std::string> texts_;  // the same as lines of the file, in its order
   std::string path_ = {};          // "": none
   Background* files_ = nullptr;
+  std::string unwritten_ = {};  // lines
+  bool is_writing_ = false;
   size_t lines_ = 0;  // in the file
   bool has_failed_ = false;
 };

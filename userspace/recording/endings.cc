@@ -2,12 +2,14 @@
 #include "userspace/recording/endings.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "userspace/base/clock.h"
@@ -84,6 +86,7 @@ struct Endings::Closing {
   // As read in the background.
   bool has_tallies = false;
   TallySums sums = {};
+  bpf::Losses losses = {};
   std::optional<Dumps::Filled> filled = {};
   std::optional<profile::StackEnds> stack_ends = {};
 };
@@ -159,7 +162,9 @@ void Endings::ReadAndFill(std::vector<Closing>& closing, absl::Status& status) c
     if (const auto found = tallies.find(process_id); found != tallies.end()) found->second.push_back(entry);
   });
   if (!status.ok()) return;
+  const std::map<uint64_t, bpf::Losses> losses = entries.ReadAllLosses();
   for (Closing& one : closing) {
+    if (const auto own = losses.find(one.plan.process.process_id); own != losses.end()) one.losses = own->second;
     std::vector<bpf::TallyEntry>& own = tallies[one.plan.process.process_id];
     one.has_tallies = !own.empty();
     one.sums = SumTallies(own);
@@ -198,7 +203,7 @@ void Endings::CloseOne(Target& target, const Closing& closing) {
     dumps_.AddStackEnds(*closing.stack_ends);
   }
   if (is_system_wide_ && has_profile) {
-    ended_.Add({.summary = queries_.Summarise(target, closing.sums),
+    ended_.Add({.summary = queries_.Summarise(target, closing.sums, closing.losses),
                 .ended = target.ending->time,
                 .status = target.ending->status,
                 .by_oom_kill = target.ending->by_oom_kill,
@@ -240,7 +245,13 @@ void Endings::ForgetClosed() {
 
 void Endings::FindUnnoticed() {
   const uint64_t lost = books_.EventsLost();
-  if (lost == events_lost_) return;
+  // Who makes events get lost without end gets a tenth of the time.
+  const base::Instant begin = base::Now();
+  if (lost == events_lost_ || !IsSearchDue(begin)) return;
+  const absl::Cleanup note_cost = [this, begin] {
+    searched_ = base::Now();
+    search_cost_ = searched_ - begin;
+  };
   // Ends come first, because PIDs may have been reused.
   has_more_ = !FindUnnoticedEnds(kMaxFoundAtOnce);
   if (has_more_) return;

@@ -65,7 +65,7 @@ class Endings {
   void FindUnnoticed();
   void FindAllUnnoticedEnds();
   // Whether FindUnnoticed has left some for the next call.
-  bool HasMore() const { return has_more_; }
+  bool HasMore() const { return has_more_ && IsSearchDue(base::Now()); }
   // Closes books that an earlier recorder left open. Call the first before the targets are taken over, the second
   // after. `pump` handles all events so far.
   void ForgetClosedByPredecessor();
@@ -81,7 +81,10 @@ class Endings {
   // have been in the middle of an entry.
   void ForgetClosed();
   // The books of all processes that have ended are closed and deleted.
-  bool IsSettled() const { return to_close_.empty() && !is_closing_ && closed_.empty() && forgotten_.empty(); }
+  bool IsSettled() const {
+    return to_close_.empty() && !is_closing_ && closed_.empty() && forgotten_.empty() && !has_more_ &&
+           books_.EventsLost() == events_lost_;
+  }
   // A target goes on under another process id, with new books.
   Target& Replace(uint64_t ended_id, uint64_t new_id);
 
@@ -125,6 +128,9 @@ class Endings {
   std::set<uint64_t> closed_;     // process ids whose books are to be deleted
   std::set<uint64_t> forgotten_;  // those whose books are being deleted
   EndedList ended_;
+  bool IsSearchDue(base::Instant now) const { return now - searched_ >= 10 * search_cost_; }
+  base::Instant searched_ = base::Instant::InfinitePast();  // for what lost events would have told
+  absl::Duration search_cost_ = {};
   uint64_t events_lost_ = 0;  // as of the last FindUnnoticed that found all
   bool has_more_ = false;
   base::Instant exits_handled_ = base::Instant::InfinitePast();

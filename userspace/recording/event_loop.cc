@@ -81,9 +81,7 @@ EventLoop::EventLoop(const Means& means)
       requests_(means.requests),
       queries_(means.queries),
       endings_(means.endings),
-      background_(means.background),
-      cleaning_(means.cleaning),
-      files_(means.files),
+      threads_(means.threads),
       options_(means.options) {}
 
 void EventLoop::Fail(const absl::Status& status) {
@@ -92,10 +90,10 @@ void EventLoop::Fail(const absl::Status& status) {
 }
 
 std::vector<int> EventLoop::fds() const {
-  return {books_.events_fd(), books_.unwind().raw_stacks_fd(),
-          errands_.fd(),      looks_.fd(),
-          orders_.fd(),       background_.fd(),
-          cleaning_.fd(),     files_.fd()};
+  std::vector<int> fds = {books_.events_fd(), books_.unwind().raw_stacks_fd(), errands_.fd(), looks_.fd(),
+                          orders_.fd()};
+  std::ranges::copy(threads_.fds(), std::back_inserter(fds));
+  return fds;
 }
 
 void EventLoop::Pump() {
@@ -110,9 +108,7 @@ void EventLoop::Pump() {
   // One Pump after they were closed: at a reset, an eBPF program may have been in the middle of an entry.
   endings_.ForgetClosed();
   // Later, because it closes books too.
-  background_.HandleDone();
-  cleaning_.HandleDone();
-  files_.HandleDone();
+  threads_.HandleDone();
   if (books_.IsSweepDue()) Sweep();
   absl::StatusOr<Batch> batch = TakeBatch();
   if (!batch.ok()) return Fail(batch.status());
@@ -151,11 +147,11 @@ absl::StatusOr<EventLoop::Batch> EventLoop::TakeBatch() {
 void EventLoop::Sweep() {
   if (std::exchange(is_sweeping_, true)) return;
   const auto status = std::make_shared<absl::Status>();
-  cleaning_.Run([this, status] { *status = books_.Sweep(); },
-                [this, status] {
-                  is_sweeping_ = false;
-                  if (!status->ok()) Fail(*status);
-                });
+  threads_.cleaning.Run([this, status] { *status = books_.Sweep(); },
+                        [this, status] {
+                          is_sweeping_ = false;
+                          if (!status->ok()) Fail(*status);
+                        });
 }
 
 void EventLoop::CountEvents(const std::vector<heaptap_event>& events) {

@@ -22,7 +22,6 @@
 #include "userspace/profile/figures.h"
 #include "userspace/recording/address_spaces.h"
 #include "userspace/recording/allocators.h"
-#include "userspace/recording/background.h"
 #include "userspace/recording/controls.h"
 #include "userspace/recording/endings.h"
 #include "userspace/recording/everyone.h"
@@ -31,6 +30,7 @@
 #include "userspace/recording/requests.h"
 #include "userspace/recording/target.h"
 #include "userspace/recording/target_table.h"
+#include "userspace/recording/threads.h"
 #include "userspace/recording/unwinding.h"
 #include "userspace/worker/errands.h"
 #include "userspace/worker/looks.h"
@@ -54,9 +54,7 @@ class EventLoop {
     Requests& requests;
     Queries& queries;
     Endings& endings;
-    Background& background;
-    Background& cleaning;
-    Background& files;
+    Threads& threads;
     const RecorderOptions& options;
   };
   explicit EventLoop(const Means& means);
@@ -123,9 +121,7 @@ class EventLoop {
   Requests& requests_;
   Queries& queries_;
   Endings& endings_;
-  Background& background_;
-  Background& cleaning_;
-  Background& files_;
+  Threads& threads_;
   const RecorderOptions& options_;
   Everyone* everyone_ = nullptr;
   // Read, but later than the events that were read with them.

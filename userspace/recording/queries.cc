@@ -56,10 +56,6 @@ std::optional<profile::ProcessRef> Queries::FindProcess(pid_t pid) {
   return profile::ProcessRef{target->pid, target->process_id};
 }
 
-profile::ProcessSummary Queries::Summarise(const Target& target, const TallySums& sums) {
-  return Summarise(target, sums, books_.entries().ReadLosses(target.process_id));
-}
-
 profile::ProcessSummary Queries::Summarise(const Target& target, const TallySums& sums, const bpf::Losses& losses) {
   profile::ProcessSummary summary;
   summary.pid = target.pid;

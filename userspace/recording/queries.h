@@ -72,7 +72,7 @@ class Queries {
                                                      absl::Duration cost);
   // To be called when something may have changed. With very many call paths, the summaries stay for a time.
   void ForgetSummaries(base::Instant now);
-  profile::ProcessSummary Summarise(const Target& target, const TallySums& sums);
+  profile::ProcessSummary Summarise(const Target& target, const TallySums& sums, const bpf::Losses& losses);
   // As of `asked`, or later. ResourceExhausted: ask again.
   absl::StatusOr<std::optional<uid_t>> Owner(const profile::ProcessRef& process, base::Instant asked);
 
@@ -106,7 +106,6 @@ class Queries {
   std::optional<profile::ProcessRef> FindProcess(pid_t pid);
 
  private:
-  profile::ProcessSummary Summarise(const Target& target, const TallySums& sums, const bpf::Losses& losses);
   void ReadResident(const Target& target, Done<profile::ResidentBytes> done);
   absl::StatusOr<Target*> FindForClient(const profile::ProcessRef& process);
 

@@ -168,7 +168,7 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
               .spaces = spaces_,
               .targets = targets_,
               .unwinding = unwinding_,
-              .background = background_},
+              .background = threads_.profiles},
              options_, std::move(folder)),
       requests_({.books = *books_,
                  .errands = errands_,
@@ -195,8 +195,8 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
                 .dumps = dumps_,
                 .requests = requests_,
                 .queries = queries_,
-                .background = background_,
-                .cleaning = cleaning_,
+                .background = threads_.endings,
+                .cleaning = threads_.cleaning,
                 .options = options_}),
       loop_({.books = *books_,
              .mapping_events = *mapping_events_,
@@ -211,13 +211,9 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
              .requests = requests_,
              .queries = queries_,
              .endings = endings_,
-             .background = background_,
-             .cleaning = cleaning_,
-             .files = files_,
+             .threads = threads_,
              .options = options_}),
-      background_(HasOwnThreads(options_) ? Background::Place::kOwnThread : Background::Place::kCaller),
-      cleaning_(HasOwnThreads(options_) ? Background::Place::kOwnThread : Background::Place::kCaller),
-      files_(HasOwnThreads(options_) ? Background::Place::kOwnThread : Background::Place::kCaller) {}
+      threads_(HasOwnThreads(options_) ? Background::Place::kOwnThread : Background::Place::kCaller) {}
 
 absl::Status Recorder::StartSystemWide() {
   const SystemWide& system_wide = *options_.system_wide;
@@ -237,13 +233,13 @@ absl::Status Recorder::StartSystemWide() {
                       .dumps = dumps_,
                       .requests = requests_,
                       .endings = endings_,
-                      .background = background_},
+                      .background = threads_.profiles},
       options_,
       Everyone::Calls{.record_running = [this](pid_t pid, Done done) { RecordLater(pid, std::move(done)); },
                       .pump = [this] { loop_.Pump(); }});
   loop_.UseEveryone(&*everyone_);
   if (absl::Status status = dumps_.StartPruning(system_wide.retention); !status.ok()) return status;
-  if (absl::Status status = endings_.KeepEndedIn(absl::StrCat(system_wide.state_folder, "/ended"), files_);
+  if (absl::Status status = endings_.KeepEndedIn(absl::StrCat(system_wide.state_folder, "/ended"), threads_.files);
       !status.ok()) {
     return status;
   }
@@ -251,7 +247,7 @@ absl::Status Recorder::StartSystemWide() {
     const std::string states_folder = absl::StrCat(system_wide.state_folder, "/recording");
     if (pins_.has_value()) DrainOtherLayouts(*pins_, states_folder, dumps_);
     absl::StatusOr<TargetStates> states =
-        TargetStates::Open(states_folder, books_->layout(), books_->adopted(), files_);
+        TargetStates::Open(states_folder, books_->layout(), books_->adopted(), threads_.files);
     if (!states.ok()) return states.status();
     states_ = *std::move(states);
     endings_.UseStates(&*states_);
@@ -415,8 +411,7 @@ absl::StatusOr<bool> Recorder::AttachFile(const std::string& path) {
 
 bool Recorder::IsSettled() const {
   return (!everyone_.has_value() || everyone_->IsSettled()) && unwinding_.IsSettled() && !requests_.HasPostponed() &&
-         endings_.IsSettled() && errands_.IsIdle() && looks_.IsIdle() && orders_.IsIdle() && background_.size() == 0 &&
-         cleaning_.size() == 0 && files_.size() == 0;
+         endings_.IsSettled() && errands_.IsIdle() && looks_.IsIdle() && orders_.IsIdle() && threads_.IsIdle();
 }
 
 void Recorder::DumpAll(heaptap_dump_kind kind) {
@@ -427,11 +422,9 @@ void Recorder::DumpAll(heaptap_dump_kind kind) {
 
 void Recorder::FinishBackground() {
   const base::Instant end = base::Now() + kBackgroundPatience;
-  while ((dumps_.IsMaking() || background_.size() + cleaning_.size() + files_.size() > 0) && base::Now() < end) {
-    pollfd done[] = {{.fd = background_.fd(), .events = POLLIN, .revents = 0},
-                     {.fd = orders_.fd(), .events = POLLIN, .revents = 0},
-                     {.fd = cleaning_.fd(), .events = POLLIN, .revents = 0},
-                     {.fd = files_.fd(), .events = POLLIN, .revents = 0}};
+  while ((dumps_.IsMaking() || !threads_.IsIdle()) && base::Now() < end) {
+    std::vector<pollfd> done = {{.fd = orders_.fd(), .events = POLLIN, .revents = 0}};
+    for (const int fd : threads_.fds()) done.push_back({.fd = fd, .events = POLLIN, .revents = 0});
     base::PollUntil(absl::MakeSpan(done), std::min(end, base::Now() + kPumpInterval));
     Pump();
   }
@@ -447,7 +440,7 @@ void Recorder::End() {
   Abandon();
   if (pins_.has_value()) pins_->RemoveAll();
   if (states_.has_value()) {
-    files_.WaitUntilIdle(base::Now() + kBackgroundPatience);
+    threads_.files.WaitUntilIdle(base::Now() + kBackgroundPatience);
     states_->RemoveAll();
   }
 }

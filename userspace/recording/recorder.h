@@ -51,6 +51,7 @@
 #include "userspace/recording/target.h"
 #include "userspace/recording/target_state.h"
 #include "userspace/recording/target_table.h"
+#include "userspace/recording/threads.h"
 #include "userspace/recording/unwinding.h"
 #include "userspace/worker/errands.h"
 #include "userspace/worker/hands.h"
@@ -186,15 +187,12 @@ class Recorder {
   Surveys surveys_;
   Endings endings_;
   EventLoop loop_;
-  // Their threads end before what they use.
-  Background background_;  // profiles and dumps
-  Background cleaning_;    // deletes books, and does not wait for dumps
   bool failed_ = false;
 
   // For a system-wide recording.
   std::optional<TargetStates> states_;
-  Background files_;  // of states_, on a disk that may be slow
   std::optional<Everyone> everyone_;
+  Threads threads_;  // end before what they use
 };
 
 }  // namespace heaptap::recording

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The threads of a recording for what takes long, each with work that may wait for work of its own kind only. Not
+// thread-safe: one thread owns this object.
+#ifndef HEAPTAP_USERSPACE_RECORDING_THREADS_H_
+#define HEAPTAP_USERSPACE_RECORDING_THREADS_H_
+
+#include <array>
+#include <vector>
+
+#include "userspace/recording/background.h"
+
+namespace heaptap::recording {
+
+class Threads {
+ public:
+  explicit Threads(Background::Place place) : profiles(place), endings(place), cleaning(place), files(place) {}
+
+  Background profiles;  // profiles and dumps of processes that run
+  Background endings;   // last dumps, thousands when many processes end together
+  Background cleaning;  // deletes books
+  Background files;     // small files in the folder of the recording, on a disk that may be slow
+
+  // As those of Background.
+  std::vector<int> fds() const { return {profiles.fd(), endings.fd(), cleaning.fd(), files.fd()}; }
+  void HandleDone() {
+    for (Background* const one : All()) one->HandleDone();
+  }
+  bool IsIdle() const { return profiles.size() + endings.size() + cleaning.size() + files.size() == 0; }
+
+ private:
+  std::array<Background*, 4> All() { return {&profiles, &endings, &cleaning, &files}; }
+};
+
+}  // namespace heaptap::recording
+
+#endif  // HEAPTAP_USERSPACE_RECORDING_THREADS_H_
