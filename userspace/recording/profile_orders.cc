@@ -121,6 +121,7 @@ void ProfileOrders::MakeRecords(ProfilePlan plan, uint64_t count, UseRecords use
     absl::Duration cost;
   };
   const auto made = std::make_shared<Made>();
+  const profile::ProcessRef process = plan.process;
   const auto make = [entries = &entries_, plan = std::move(plan), count, use = std::move(use),
                      made](const NameLiving& names) {
     const base::Instant begin = base::Now();
@@ -128,7 +129,6 @@ void ProfileOrders::MakeRecords(ProfilePlan plan, uint64_t count, UseRecords use
     if (records.ok()) use(*records);
     *made = {.status = records.status(), .cost = base::Now() - begin};
   };
-  const profile::ProcessRef process = plan.process;
   if (!orders_.HasRoom(process.pid)) {
     make(nullptr);
     return done(made->status, made->cost);

@@ -213,10 +213,9 @@ def test_flood_of_http_requests(start_service, page):
 
 
 def test_list_of_root_beside_dear_profiles(start_service):
-    """The profile of a user takes the user's whole account, again and again. Each of the user's connections may hold an answer
-    of tens of megabytes, so this one has fewer paths than that of attacks.ALL."""
+    """The profiles of a user take the user's whole account, again and again."""
     hold(start_service(loops=CONNECTIONS_OF_USER - 1, root_lists=True), "root's list beside dear profiles",
-         attacks.flood_of_http_requests("heap", attacks.EXPENSIVE_PATH_BITS - 1))
+         attacks.flood_of_http_requests("heap"))
 
 
 def test_dumps_into_memory(start_service):
