@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the kernel refuses for want of memory is done later.
+#include <string.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/unit/controlled_child.h"
 #include "tests/unit/recorder_fixture.h"
 #include "tests/unit/support/fake_clock.h"
 #include "userspace/base/clock.h"
+#include "userspace/process/facts.h"
 #include "userspace/recording/everyone.h"
+#include "userspace/recording/rules.h"
 
 namespace heaptap::recording {
 namespace {
@@ -50,6 +56,30 @@ TEST_F(EveryoneTest, ARuleThatTheKernelRefusesIsTriedEverySecond) {
   const std::string line = "its rule (parent) does not hold until heaptap succeeds; it tries every second\n";
   EXPECT_THAT(said, HasSubstr(line));
   EXPECT_EQ(said.find(line), said.rfind(line)) << said;
+}
+
+// The rules test facts, which are read after the start; then the process has its rate and its collector.
+TEST_F(EveryoneTest, ARuleHoldsWhenTheFactsOfItsProcessHaveBeenRead) {
+  for (const bool resets : {false, true}) {
+    const ControlledChild child;
+    const std::string command = process::ReadFacts(child.pid())->command;
+    RecorderOptions options = EveryProcess();
+    options.system_wide->rules = Rules::Parse({"comm=" + command + " lg-sample=12 max-live=5"}, {}).value();
+    Start(options);
+    uint64_t id = kernel_.Enter(child.pid(), "child");
+    heaptap_event start = kernel_.MakeEvent(HEAPTAP_EVENT_START, child.pid(), id, "child", ControlledChild::address());
+    const heaptap_control block = child.Read();
+    memcpy(start.memory, &block, sizeof(block));
+    kernel_.Send(start);
+    // It has other books before it is read.
+    if (resets) id = kernel_.Reset(child.pid(), 17);
+    recorder_->Pump();
+    Tick();
+    recorder_->Pump();
+    EXPECT_EQ(MaxLive(id), 5u) << resets;
+    EXPECT_EQ(child.Read().collector_pid, static_cast<uint32_t>(getpid())) << resets;
+    EXPECT_EQ(child.Read().collector_lg_sample, 12u) << resets;
+  }
 }
 
 // prof.reset gives a process other books, whose figures are smaller.

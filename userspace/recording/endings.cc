@@ -37,7 +37,6 @@ Endings::Endings(const Means& means)
     : books_(means.books),
       targets_(means.targets),
       spaces_(means.spaces),
-      controls_(means.controls),
       unwinding_(means.unwinding),
       dumps_(means.dumps),
       requests_(means.requests),

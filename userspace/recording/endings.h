@@ -21,7 +21,6 @@
 #include "userspace/profile/figures.h"
 #include "userspace/recording/address_spaces.h"
 #include "userspace/recording/background.h"
-#include "userspace/recording/controls.h"
 #include "userspace/recording/dumps.h"
 #include "userspace/recording/ended_list.h"
 #include "userspace/recording/queries.h"
@@ -41,7 +40,6 @@ class Endings {
     bpf::Books& books;
     TargetTable& targets;
     AddressSpaces& spaces;
-    Controls& controls;
     Unwinding& unwinding;
     Dumps& dumps;
     Requests& requests;
@@ -113,7 +111,6 @@ class Endings {
   bpf::Books& books_;
   TargetTable& targets_;
   AddressSpaces& spaces_;
-  Controls& controls_;
   Unwinding& unwinding_;
   Dumps& dumps_;
   Requests& requests_;

@@ -284,16 +284,15 @@ void Everyone::ApplyPolicy(Target& target, Then then) {
   }
   // Its policy if it ends before it is read.
   target.policy = rules->Find(facts);
+  target.awaits_policy = true;
   without_facts_[target.process_id].push_back(std::move(then));
   readings_.Want(target);
 }
 
 void Everyone::HandleRead(Target& target, const process::Facts* facts) {
   requests_.NoteUser(target);
-  const auto found = without_facts_.find(target.process_id);
-  if (found == without_facts_.end()) return;
-  const std::vector<Then> then = std::move(found->second);
-  without_facts_.erase(found);
+  if (!std::exchange(target.awaits_policy, false)) return;
+  const auto then = without_facts_.extract(target.process_id);
   if (facts != nullptr) {
     Configure(target, *facts);
   } else {
@@ -302,7 +301,12 @@ void Everyone::HandleRead(Target& target, const process::Facts* facts) {
     known.command = target.name;
     Configure(target, known);
   }
-  for (const Then& one : then) one(target);
+  if (!then.empty()) {
+    for (const Then& one : then.mapped()) one(target);
+  } else if (target.policy.record && target.control_address != 0) {
+    // It has other books since then (prof.reset).
+    controls_.FindAndTake(target, {target.control_address}, [](const absl::Status&) {});
+  }
 }
 
 void Everyone::SetPolicy(Target& target, const process::Facts& facts) {
@@ -374,7 +378,7 @@ void Everyone::Tick(base::Instant now) {
     if (target == nullptr) continue;
     const bool is_new = target->books.last.time == base::Instant::InfinitePast();
     // Once more, when it has settled.
-    if (is_new || !target->facts.is_known() || without_facts_.contains(process_id)) readings_.Want(*target);
+    if (is_new || !target->facts.is_known() || target->awaits_policy) readings_.Want(*target);
     if (is_new) {
       // Recorded since its exec or its parent's fork, but its allocator was attached after heaptap:start.
       if (!target->started) newcomers_.Add(target->pid);

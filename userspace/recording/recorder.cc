@@ -190,7 +190,6 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
       endings_({.books = *books_,
                 .targets = targets_,
                 .spaces = spaces_,
-                .controls = controls_,
                 .unwinding = unwinding_,
                 .dumps = dumps_,
                 .requests = requests_,

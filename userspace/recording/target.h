@@ -93,6 +93,7 @@ struct Target {
   bool control_refused = false;  // its control block was invalid, and that was reported
   bool is_missing = false;       // the kernel's map had no entry for it at the last Tick
   bool foreign = false;          // another collector controls it, or that is being found out
+  bool awaits_policy = false;    // until its facts have been read
   bool is_unconfigured = false;  // the kernel had no memory to apply its policy, and that was reported
   bool is_unwritten = false;     // its control block could not be written, and that was reported
   bool was_late = false;         // its memory did not answer in time, and that was reported
