@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -147,6 +148,23 @@ TEST_F(QueriesTest, SummariesHaveTheResidentMemory) {
   for (const profile::ProcessSummary& summary : summaries) resident[summary.pid] = summary.resident_bytes;
   EXPECT_GT(resident[process.pid].value_or(0), 100 << 10);
   EXPECT_EQ(resident[other_.pid], std::nullopt) << "no such process";
+}
+
+// Its user would be told that there is no such process.
+TEST_F(QueriesTest, AProcessIsListedWhenItsOwnerIsKnown) {
+  const auto is_listed = [&](uint64_t process_id) {
+    const auto summaries = queries().MakeSummaries({{process_id, {}}}, absl::ZeroDuration());
+    return std::ranges::count(summaries, process_id, &profile::ProcessSummary::process_id) == 1;
+  };
+  EXPECT_TRUE(is_listed(other_.process_id));
+  // A child is not read before it starts an allocator, or the next Tick.
+  const uint64_t child = kernel_.Fork(other_.process_id, kChild, "child");
+  kernel_.Sample(child, kBytes);
+  recorder_->Pump();
+  EXPECT_FALSE(is_listed(child));
+  // One that cannot be read is listed later: to root.
+  clock_.Advance(absl::Seconds(1));
+  EXPECT_TRUE(is_listed(child));
 }
 
 TEST_F(QueriesTest, DearSummariesStayForATime) {

@@ -125,7 +125,11 @@ class Endings {
   std::set<uint64_t> closed_;     // process ids whose books are to be deleted
   std::set<uint64_t> forgotten_;  // those whose books are being deleted
   EndedList ended_;
-  bool IsSearchDue(base::Instant now) const { return now - searched_ >= 10 * search_cost_; }
+  static constexpr absl::Duration kQuickSearch = absl::Milliseconds(2);
+  // Quick ones are due at once.
+  bool IsSearchDue(base::Instant now) const {
+    return search_cost_ < kQuickSearch || now - searched_ >= 10 * search_cost_;
+  }
   base::Instant searched_ = base::Instant::InfinitePast();  // for what lost events would have told
   absl::Duration search_cost_ = {};
   uint64_t events_lost_ = 0;  // as of the last FindUnnoticed that found all

@@ -201,6 +201,7 @@ void Everyone::HandleEnter(const heaptap_event& event) {
   target.name = base::AsciiOnly(absl::string_view(event.comm, strnlen(event.comm, sizeof(event.comm))));
   target.books.is_saved = false;
   newcomers_.Add(target.pid);
+  readings_.Want(target);
   // An earlier target with this PID must have ended.
   for (const uint64_t process_id : targets_.WithPid(target.pid)) {
     Target& before = *targets_.Find(process_id);

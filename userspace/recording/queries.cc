@@ -17,6 +17,9 @@ namespace {
 // The summaries of dozens of processes with hundreds of call paths.
 constexpr absl::Duration kQuickSummaries = absl::Milliseconds(10);
 
+// A new process is not listed until its owner has been read, for so long at most.
+constexpr absl::Duration kOwnerPatience = absl::Seconds(1);
+
 // Summaries wait this long for the frees that processes hold back.
 constexpr absl::Duration kFreesPatience = absl::Milliseconds(100);
 
@@ -117,6 +120,8 @@ std::vector<profile::ProcessSummary> Queries::MakeSummaries(const absl::flat_has
     const auto own = sums.find(process_id);
     const bool has_tallies = own != sums.end();
     if (target.ending.has_value() || !target.policy.record || !dumps_.HasProfile(target, has_tallies)) continue;
+    // Without an owner, its user would be told that there is no such process.
+    if (!target.facts.is_known() && begin - target.books.begun < kOwnerPatience) continue;
     const auto losses = all_losses.find(process_id);
     summaries.push_back(Summarise(target, has_tallies ? own->second : none,
                                   losses == all_losses.end() ? bpf::Losses{} : losses->second));
