@@ -182,10 +182,6 @@ def test_storm_of_forks(start_service):
     hold(start_service(loops=LOOPS), "forks that sample once", attacks.storm_of_forks)
 
 
-def test_start_beside_a_storm_of_forks(start_service):
-    start_service().hold_restart("start beside forks that sample once", attacks.storm_of_forks)
-
-
 def test_sleepers(start_service):
     hold(start_service(loops=0), "thousands of sleeping processes", attacks.sleepers)
 

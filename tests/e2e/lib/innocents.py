@@ -214,8 +214,8 @@ class Innocent:
         """None if the profile is exact. Nobody else may use the process meanwhile."""
         try:
             dump = Dump(self.dump("exact"))
-        except (OSError, subprocess.SubprocessError):
-            return "no dump"
+        except (OSError, subprocess.SubprocessError) as error:
+            return f"no dump: {error}; {getattr(error, 'stdout', None)}"
         dump.check()
         live = dump.total
         unknown = [hex(frame) for stack in dump.stacks for frame in stack.frames if dump.mapping(frame) is None]
