@@ -97,7 +97,7 @@ TEST_F(HostRequests, WhoAsksInALoopLeavesRoomForOthers) {
   EXPECT_NEAR(used(), 48, 1);
   EXPECT_EQ(LossesOf(0), Losses{});
   EXPECT_NEAR(LossesOf(id)[HEAPTAP_LOSS_EVENTS_FULL], 48, 1);
-  // What nobody can repeat at will is sent.
+  // An event that a process cannot repeat is sent.
   const uint64_t before = used();
   Exit(kPid, {.tid = kPid});
   EXPECT_EQ(used(), before + 1);
@@ -107,7 +107,7 @@ TEST_F(HostRequests, WhoAsksInALoopLeavesRoomForOthers) {
 TEST_F(HostRequests, WhoAsksIsHeardBesideThoseWhoCrowdTheRing) {
   const uint64_t id = Track().identity.id;
   kernel.ring("events").bytes = 64 * kEventBytes;
-  FillEvents(58 * kEventBytes);  // of nobody
+  FillEvents(58 * kEventBytes);  // not counted for any user
   for (int i = 0; i < 10; i++) Ask(HEAPTAP_DUMP_MANUAL);
   EXPECT_EQ(kernel.ring("events").used() / kEventBytes, 63);
   EXPECT_EQ(LossesOf(id), (Losses{{HEAPTAP_LOSS_EVENTS_FULL, 5}}));

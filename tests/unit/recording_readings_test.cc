@@ -127,7 +127,7 @@ TEST_F(ReadingsTest, AnOwnerAsOfTheQuestion) {
   EXPECT_EQ(target.facts.read, base::Now());
 }
 
-// A user's processes that are slow delay nobody who asks for all processes.
+// A list of all processes is made without those that are slow.
 TEST_F(ReadingsTest, WhoAsksForAllProcessesDoesNotWaitForSlowOnes) {
   FakeClock clock;
   worker::Looks orders(-1, {}, {.patience = kMinute});

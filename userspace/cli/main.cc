@@ -28,7 +28,7 @@ std::vector<std::string> ForAStart() {
           "  heaptap report FILE     shows who holds the memory, of a dump of these"};
 }
 
-// From this size on, freed memory goes back to the kernel at once. Without a word the C library raises its threshold to
+// From this size on, freed memory goes back to the kernel at once. By default the C library raises its threshold to
 // 32 MiB when such blocks are freed (mallopt(3)), and then keeps what tables and profiles have used in each of its
 // arenas.
 constexpr int kReturnedBytes = 1 << 20;

@@ -244,7 +244,7 @@ void Endings::ForgetClosed() {
 
 void Endings::FindUnnoticed() {
   const uint64_t lost = books_.EventsLost();
-  // Who makes events get lost without end gets a tenth of the time.
+  // A user can make the kernel lose events without end, so the search takes a tenth of the time at most.
   const base::Instant begin = base::Now();
   if (lost == events_lost_ || !IsSearchDue(begin)) return;
   const absl::Cleanup note_cost = [this, begin] {

@@ -126,7 +126,7 @@ class Endings {
   std::set<uint64_t> forgotten_;  // those whose books are being deleted
   EndedList ended_;
   static constexpr absl::Duration kQuickSearch = absl::Milliseconds(2);
-  // Quick ones are due at once.
+  // A search after a quick one is due at once.
   bool IsSearchDue(base::Instant now) const {
     return search_cost_ < kQuickSearch || now - searched_ >= 10 * search_cost_;
   }

@@ -88,7 +88,7 @@ struct Target {
   std::string name = {};         // its comm, printable
   bool started = false;          // its allocator was seen
   bool has_execed = false;       // its books began with an exec
-  bool was_found = false;        // its control block was found before it fired heaptap:start (Controls::UseFound)
+  bool was_found = false;        // its control block was found before it fired heaptap:start (Controls::TakeFound)
   bool own_final = false;        // it requested its own final dump, which has not failed
   bool control_refused = false;  // its control block was invalid, and that was reported
   bool is_missing = false;       // the kernel's map had no entry for it at the last Tick

@@ -7,15 +7,14 @@ has grown by no more than what the first round of all attacks has left behind.
 """
 
 import json
-import os
 import random
-import stat
 import time
 
 import pytest
 
 import attacks
-from attack_service import QUESTIONS, Service, demand
+from attack_service import Service, demand
+from attackers import fuse_for_users
 from attacks import OF_NOBODY
 from harness import LONG, TIME_SCALE
 from holdings import counts_of
@@ -32,11 +31,8 @@ pytestmark = [pytest.mark.whole_machine, pytest.mark.endurance, pytest.mark.slow
 
 @pytest.fixture(autouse=True)
 def fuse():
-    """Users may mount file systems: udev gives this mode to the device on Debian."""
-    mode = stat.S_IMODE(os.stat("/dev/fuse").st_mode)
-    os.chmod("/dev/fuse", 0o666)
-    yield
-    os.chmod("/dev/fuse", mode)
+    with fuse_for_users():
+        yield
 
 
 def run_attack(service, attack):
@@ -58,7 +54,6 @@ def test_all_attacks(lab, start_daemon, new_cgroup, held, request):
     order = random.Random(request.node.nodeid)
     service = Service(lab, start_daemon, new_cgroup(limit=Service.limit()), "--listen", "127.0.0.1:0",
                       subordinate_ids=OF_NOBODY, loops=1, held=held)
-    assert QUESTIONS
     daemon = service.daemon
     pauses, memory, counts = {}, [], []
     begin = time.monotonic()

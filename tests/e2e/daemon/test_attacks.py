@@ -8,7 +8,6 @@ Under each attack the daemon answers others and does not grow, and the profile o
 import os
 import re
 import signal
-import stat
 import struct
 
 import pytest
@@ -16,6 +15,7 @@ import pytest
 import attacks
 import hostile_elf
 from attack_service import Service, demand
+from attackers import fuse_for_users
 from attacks import CONNECTIONS_OF_USER, FORKS, LOOPS, MANUAL, OF_NOBODY
 from daemons import NOBODY_ID
 from harness import wait_until
@@ -26,11 +26,8 @@ pytestmark = [pytest.mark.whole_machine, pytest.mark.endurance]
 
 @pytest.fixture(autouse=True)
 def fuse():
-    """Users may mount file systems: udev gives this mode to the device on Debian."""
-    mode = stat.S_IMODE(os.stat("/dev/fuse").st_mode)
-    os.chmod("/dev/fuse", 0o666)
-    yield
-    os.chmod("/dev/fuse", mode)
+    with fuse_for_users():
+        yield
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import os
 import signal
+import stat
 import subprocess
 import threading
 
@@ -12,6 +13,17 @@ from daemons import NOBODY, NOBODY_ID
 from harness import target, wait_until
 
 _numbers = itertools.count()
+
+
+@contextlib.contextmanager
+def fuse_for_users():
+    """Users may mount file systems during a `with`: udev gives this mode to the device on Debian."""
+    mode = stat.S_IMODE(os.stat("/dev/fuse").st_mode)
+    os.chmod("/dev/fuse", 0o666)
+    try:
+        yield
+    finally:
+        os.chmod("/dev/fuse", mode)
 
 
 def start_hostile(lab, *command, **options):
