@@ -183,7 +183,7 @@ $(BUILD)/bpf/heaptap.skel.h: $(BUILD)/bpf/heaptap.bpf.o
 
 # --- userspace: the collector -----------------------------------------------------------------------------------------
 
-COLLECTOR_SOURCES := $(filter-out userspace/cli/main.cc,$(wildcard userspace/*/*.cc))
+COLLECTOR_SOURCES := $(filter-out userspace/cli/main.cc,$(wildcard userspace/*/*.cc userspace/*/*/*.cc))
 COLLECTOR_OBJECTS := $(COLLECTOR_SOURCES:%.cc=$(BUILD)/%.o)
 # Headers of libraries are system headers: warnings are for our own code.
 ABSL_PACKAGES := absl_synchronization absl_status absl_statusor absl_strings absl_flat_hash_map absl_flat_hash_set absl_time absl_cleanup absl_span absl_str_format
@@ -202,7 +202,7 @@ COLLECTOR_FLAGS := $(HARDENING) -fstack-protector-strong -D_GLIBCXX_ASSERTIONS -
 
 # Speed does not matter for commands, and half of their code is CLI11 and JSON, which -O2 compiles a fifth slower. The parsers
 # of Boost.Beast take half the time with -O1.
-QUICK_OBJECTS := $(patsubst %.cc,$(BUILD)/%.o,$(wildcard userspace/cli/*.cc) userspace/http/wire.cc)
+QUICK_OBJECTS := $(patsubst %.cc,$(BUILD)/%.o,$(wildcard userspace/cli/*.cc userspace/cli/*/*.cc) userspace/http/wire.cc)
 QUICK_FLAGS := -O1 $(if $(IS_CLANG),,-Wno-maybe-uninitialized)
 
 # The headers that most files include are compiled once, for each -O. GCC finds the compiled header next to the included

@@ -14,6 +14,7 @@
 #include "bpf/figures.bpf.h"
 #include "bpf/kernel.h"
 #include "bpf/maps.bpf.h"
+#include "bpf/order.bpf.h"
 
 /* Fixed point. Where every allocation is a sample, weight == size, and the division is avoided. */
 static __always_inline __u64 weighted_objects(__u64 size, __u64 weight) {
@@ -91,7 +92,8 @@ static __always_inline int is_serial(__u64 serial) {
 static __always_inline int remove_live(__u64 process_id, struct heaptap_live* entry, __u64 serial, __u64 next,
                                        struct removed* removed, struct heaptap_tally** tally) {
   *tally = NULL;
-  if (*(const volatile __u64*)&entry->serial != serial) return 1;
+  /* Acquire: pairs with fill_in. */
+  if (load_acquire(&entry->serial) != serial) return 1;
   /* Read before the entry is released: then a sweep may delete the entry, and the map may reuse its memory at once. */
   __u64 size = entry->size;
   __u64 weight = entry->weight;
@@ -145,8 +147,7 @@ struct reuse {
   struct heaptap_tally* tally;
 };
 
-/* Fills in a claimed entry. The serial number comes last: x86 makes stores visible in order, so a program that reads
- * the number reads the whole object. */
+/* Fills in a claimed entry. Release: a program that reads the serial number reads the whole object. */
 static __always_inline void fill_in(struct heaptap_live* entry, const struct heaptap_live* object) {
   entry->size = object->size;
   entry->weight = object->weight;
@@ -154,8 +155,7 @@ static __always_inline void fill_in(struct heaptap_live* entry, const struct hea
   entry->time = object->time;
   entry->tid = object->tid;
   entry->record = object->record;
-  asm volatile("" ::: "memory");
-  *(volatile __u64*)&entry->serial = object->serial;
+  store_release(&entry->serial, object->serial);
 }
 
 /* Enters an object that is in no claimed entry. On a loss the object is not in the books. `is_numbered`: the process

@@ -36,7 +36,7 @@
 
 /* jemalloc records up to 128 frames, including its own. */
 #define HEAPTAP_MAX_FRAMES 127
-/* Of a deeper stack so many innermost frames are kept, then HEAPTAP_FRAMES_LEFT_OUT in place of an address, then the
+/* A deeper stack keeps so many innermost frames, then HEAPTAP_FRAMES_LEFT_OUT in place of an address, then the
  * outermost frames. */
 #define HEAPTAP_INNER_FRAMES 80
 #define HEAPTAP_FRAMES_LEFT_OUT 1
@@ -133,7 +133,7 @@ struct heaptap_marks {
 
 static inline __u64 heaptap_mark_after(__u64 from, __u64 step) { return step != 0 ? from + step : HEAPTAP_NEVER; }
 
-/* Of books that are still empty. */
+/* The marks of books that are still empty. */
 static inline struct heaptap_marks heaptap_first_marks(const struct heaptap_triggers* triggers) {
   struct heaptap_marks marks;
   marks.high_water_at = heaptap_mark_after(0, triggers->first_high_water);
@@ -192,6 +192,8 @@ struct heaptap_settings {
  * A machine that compiles starts some 2,000 programs a second, and each takes a fork and an exec. */
 #define HEAPTAP_USER_IMAGES 4096
 #define HEAPTAP_USER_PROCESSES_PART 2
+/* The part of `names` that one user may have. */
+#define HEAPTAP_USER_NAMES_PART 4
 
 /* With a user's slot: the process id under which losses of processes are counted that the user could not begin. */
 #define HEAPTAP_LOSSES_OF_USER (1ULL << 63)
@@ -295,12 +297,18 @@ struct heaptap_tally {
   struct heaptap_count freed;
 };
 
-/* Names of threads: the name that the program gave, else the comm when the thread ended; and names of heaps. When the
- * map is full, the name that was unused for longest is dropped. */
+/* Names of threads: the name that the program gave, else the comm when the thread ended; and names of heaps. When a
+ * user has its share, the user's oldest name is dropped; when the map is full, the one that was unused for longest. */
 struct heaptap_thread_key {
   __u64 process_id;
   __u32 tid;
   __u32 reserved;
+};
+
+/* Where the key of one of a user's names is kept, in turn: the last names of the user, up to its share. */
+struct heaptap_name_place {
+  __u32 user; /* its slot of `users` */
+  __u32 number;
 };
 
 struct heaptap_thread_name {

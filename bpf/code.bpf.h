@@ -15,6 +15,7 @@
 #include "bpf/kernel.h"
 #include "bpf/maps.bpf.h"
 #include "bpf/memory.bpf.h"
+#include "bpf/order.bpf.h"
 #include "bpf/scratch.bpf.h"
 
 /* A multiplicative hash: 2^64 divided by the golden ratio (Knuth, TAOCP 3, 6.4). */
@@ -87,7 +88,7 @@ __noinline __u32 search_rows(const struct heaptap_rows* node, __u32 pc) {
 /* Above these bits: the tag of the file. */
 #define RULE_TAG_SHIFT 40
 
-/* Of the file and of where it is mapped. 0: no file. */
+/* Stands for the file and where it is mapped. 0: no file. */
 static __always_inline __u64 tag_of_place(const struct place* place) {
   if (!place->has_file) return 0;
   __u64 hash = (place->file.inode ^ (__u64)place->file.device << 32) * HASH_MULTIPLIER ^ place->file.generation;
@@ -213,10 +214,10 @@ static __always_inline __u64 state_of_mappings(struct mm_struct* memory) {
 static __always_inline __u64 make_salt(struct heaptap_process* process, __u64 seed) {
   struct task_struct* task = bpf_get_current_task_btf();
   __u64 state = state_of_mappings(task->mm);
-  if (state != process->state_of_mappings) {
-    /* In this order: a program that sees the new state must see the new number of changes. */
+  /* Acquire and release: a program that sees the new state must see the new number of changes. */
+  if (state != load_acquire(&process->state_of_mappings)) {
     __sync_fetch_and_add(&process->mappings, 1);
-    process->state_of_mappings = state;
+    store_release(&process->state_of_mappings, state);
   }
   __u64 salt = (process->identity.id ^ seed) * HASH_MULTIPLIER;
   salt ^= salt >> 32;

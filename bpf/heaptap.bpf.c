@@ -15,72 +15,86 @@
 #include "bpf/kernel.h"
 #include "bpf/life_programs.bpf.h"
 #include "bpf/maps.bpf.h"
+#include "bpf/names.bpf.h"
 #include "bpf/process.bpf.h"
 #include "bpf/records.bpf.h"
 #include "bpf/request_programs.bpf.h"
+#include "bpf/shapes.h"
 #include "bpf/stack.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* Keeps the name of a heap, unless it is known. */
-__noinline int keep_heap_name(__u64 process_id, __u32 tid, __u64 name) {
+__noinline int keep_heap_name(__u32 slot, __u64 process_id, __u32 tid, __u64 name) {
   struct heaptap_thread_key key = {.process_id = process_id, .tid = tid};
   struct heaptap_thread_name value = {.given = 1};
   if (bpf_map_lookup_elem(&names, &key)) return 0;
   if (bpf_probe_read_user_str(value.name, sizeof(value.name), (const void*)name) < 0) return 0;
+  make_room_for_name(slot, process_id, tid);
   bpf_map_update_elem(&names, &key, &value, BPF_ANY);
   return 0;
 }
 
-/* `scratch`: what take_stack() returned. `serial`: of the sample; `is_numbered`: the process gave it. `heap`: the
- * number of its heap; 0: it is of no heap. `removed`, `reuse`: what the program has removed from the books of
- * `process_id`. Returns 0, or 1 if the sample is not in the books; then neither `removed` is counted nor `reuse` used.
- */
-static __always_inline int record_sample(struct pt_regs* context, struct heaptap_process* process, __u64 process_id,
-                                         __u64 pid_tgid, struct scratch* scratch, __u64 now, __u64 serial,
-                                         int is_numbered, __u64 heap, struct removed* removed,
+/* A sampled allocation. Its address, size and weight are in the registers. */
+struct sample {
+  struct pt_regs* context;
+  struct heaptap_process* process;
+  __u64 process_id; /* of the books; the process may have others by now */
+  __u64 pid_tgid;
+  struct scratch* scratch; /* what take_stack() returned */
+  __u64 time;
+  __u64 serial;
+  int is_numbered; /* the process gave the serial number */
+  __u64 heap;      /* the number of its heap; 0: it is of no heap */
+};
+
+/* `removed`, `reuse`: what the program has removed from the same books. Returns 0, or 1 if the sample is not in the
+ * books; then neither `removed` is counted nor `reuse` used. */
+static __always_inline int record_sample(const struct sample* sample, struct removed* removed,
                                          const struct reuse* reuse) {
-  __u32 tgid = pid_tgid >> 32;
-  struct heaptap_live_key key = {.process_id = process_id, .address = PT_REGS_PARM1(context) ^ HEAPTAP_HEAP_TAG(heap)};
-  __u32 name_id = HEAPTAP_HEAP_NAME_ID(heap);
+  struct pt_regs* const context = sample->context;
+  struct heaptap_process* const process = sample->process;
+  const __u32 tgid = sample->pid_tgid >> 32;
+  struct heaptap_live_key key = {.process_id = sample->process_id,
+                                 .address = PT_REGS_PARM1(context) ^ HEAPTAP_HEAP_TAG(sample->heap)};
+  __u32 name_id = HEAPTAP_HEAP_NAME_ID(sample->heap);
   struct heaptap_live object = {
-      .serial = serial,
+      .serial = sample->serial,
       .size = PT_REGS_PARM2(context),
       .weight = PT_REGS_PARM3(context),
-      .time = now,
-      .tid = name_id ? HEAPTAP_HEAP_TID | name_id : (__u32)pid_tgid,
+      .time = sample->time,
+      .tid = name_id ? HEAPTAP_HEAP_TID | name_id : (__u32)sample->pid_tgid,
   };
-  if (object.size == 0 || object.weight < object.size || object.weight > MAX_WEIGHT || !is_serial(serial)) {
-    if (scratch) release_scratch(scratch);
+  if (object.size == 0 || object.weight < object.size || object.weight > MAX_WEIGHT || !is_serial(object.serial)) {
+    if (sample->scratch) release_scratch(sample->scratch);
     count_loss(key.process_id, HEAPTAP_LOSS_BAD_SAMPLE, 0);
     return 1;
   }
   struct heaptap_tally_key tally_key = {.process_id = key.process_id, .tid = object.tid};
-  struct heaptap_tally* tally;
-  enum heaptap_loss_reason stack_loss;
-  enum heaptap_loss_reason loss = find_tally(process, scratch, reuse, &tally_key, &tally, &stack_loss);
+  const struct found_tally found = find_tally(process, sample->scratch, reuse, &tally_key);
+  enum heaptap_loss_reason loss = found.loss;
   object.stack_id = tally_key.stack_id;
-  if (tally) {
+  if (found.tally) {
     if (process->flags & HEAPTAP_PROCESS_RECORDS) object.record = add_record(&key, &object);
     if (reuse->entry) {
       fill_in(reuse->entry, &object);
       loss = HEAPTAP_NO_LOSS;
     } else {
-      loss = insert_live(process, tgid, &key, &object, is_numbered, removed);
+      loss = insert_live(process, tgid, &key, &object, sample->is_numbered, removed);
     }
     if (loss != HEAPTAP_NO_LOSS && object.record) drop_record(object.record, &key);
   }
   /* One loss at most: a sample that is not in the books misses no stack there. */
-  if (loss != HEAPTAP_NO_LOSS || !tally) {
+  if (loss != HEAPTAP_NO_LOSS || !found.tally) {
     count_loss(key.process_id, loss, object.weight);
     return 1;
   }
-  if (stack_loss != HEAPTAP_NO_LOSS) count_loss(key.process_id, stack_loss, object.weight);
+  if (found.stack_loss != HEAPTAP_NO_LOSS) count_loss(key.process_id, found.stack_loss, object.weight);
   if (name_id) {
-    keep_heap_name(key.process_id, object.tid, PT_REGS_PARM5(context));
-    count_shared(&tally->allocated, object.size, object.weight);
+    keep_heap_name(process->identity.user, key.process_id, object.tid, PT_REGS_PARM5(context));
+    count_shared(&found.tally->allocated, object.size, object.weight);
   } else {
-    count_allocated(&tally->allocated, object.size, object.weight);
+    count_allocated(&found.tally->allocated, object.size, object.weight);
   }
   count_figures(process, tgid, key.process_id, object.weight, removed);
   return 0;
@@ -115,10 +129,11 @@ static __always_inline void count_costs(struct heaptap_process* process, __u64* 
  *             HEAPTAP_PROCESS_RECORDS `records`; `processes` if the process enters; `files`, `raw_stacks` and `events`
  *             when a table is not loaded
  *   if full   the sample (`live`, `tallies`) or its stack (`stacks`) is a counted loss
- *   cost      the walk: one read of as much of the stack as earlier walks needed, or of a page each; a comparison for
- * each word that the last walk on the CPU has read, or else one look-up in the rule cache for each frame; three
- *             look-ups in hash maps, one change of an entry in place; two insertions more for a new stack; with figures
- *             four atomic adds; a read of the clock once a tick, and once in SAMPLES_PER_TIMED samples two more */
+ *   cost      the walk: one read of as much of the stack as earlier walks needed, or of a page each; a comparison
+ *             for each word that the last walk on the CPU has read, or else one look-up in the rule cache for each
+ *             frame; three look-ups in hash maps, one change of an entry in place; two insertions more for a new
+ *             stack; with figures four atomic adds; a read of the clock once a tick, and once in SAMPLES_PER_TIMED
+ *             samples two more */
 SEC("uprobe")
 int probe_alloc(struct pt_regs* context) {
   __u64 pid_tgid = bpf_get_current_pid_tgid();
@@ -128,13 +143,19 @@ int probe_alloc(struct pt_regs* context) {
   const __u64 timed = samples_to_time(process);
   const __u64 process_id = process->identity.id;
   const int is_of_heap = bpf_get_attach_cookie(context) == HEAPTAP_PROBE_HEAP_ALLOC_SITE;
-  struct scratch* scratch = take_stack(context, process, pid_tgid >> 32, process_id);
+  const struct sample sample = {
+      .context = context,
+      .process = process,
+      .process_id = process_id,
+      .pid_tgid = pid_tgid,
+      .scratch = take_stack(context, process, pid_tgid >> 32, process_id),
+      .time = now,
+      .serial = now, /* two samples at one address have different times */
+      .heap = is_of_heap ? PT_REGS_PARM4(context) : 0,
+  };
   struct removed removed = {};
   const struct reuse reuse = {};
-  /* Two samples at one address have different times. */
-  if (record_sample(context, process, process_id, pid_tgid, scratch, now, now, 0,
-                    is_of_heap ? PT_REGS_PARM4(context) : 0, &removed, &reuse))
-    count_removed(process, process_id, &removed);
+  if (record_sample(&sample, &removed, &reuse)) count_removed(process, process_id, &removed);
   count_costs(process, &process->costs.allocations, timed, now);
   return 0;
 }
@@ -152,7 +173,6 @@ int probe_sample(struct pt_regs* context) {
   const int is_exact = timed != 0 || process->flags & HEAPTAP_PROCESS_RECORDS;
   const __u64 begin = is_exact ? bpf_ktime_get_ns() : 0;
   const __u64 process_id = process->identity.id;
-  const __u64 serial = PT_REGS_PARM4(context);
   const __u64 frees = PT_REGS_PARM5(context);
   struct scratch* scratch = take_stack(context, process, pid_tgid >> 32, process_id);
   const __u64 now = begin ? begin : scratch ? time_of_tick(scratch) : bpf_ktime_get_ns();
@@ -164,7 +184,17 @@ int probe_sample(struct pt_regs* context) {
                     scratch ? scratch->stack_id : HEAPTAP_NO_STACK, pid_tgid, &removed, &reuse);
   }
   if (count > 1) take_frees_of(process_id, frees + sizeof(struct heaptap_free), count - 1, &removed);
-  if (record_sample(context, process, process_id, pid_tgid, scratch, now, serial, 1, 0, &removed, &reuse)) {
+  const struct sample sample = {
+      .context = context,
+      .process = process,
+      .process_id = process_id,
+      .pid_tgid = pid_tgid,
+      .scratch = scratch,
+      .time = now,
+      .serial = PT_REGS_PARM4(context),
+      .is_numbered = 1,
+  };
+  if (record_sample(&sample, &removed, &reuse)) {
     if (reuse.entry) *(volatile __u64*)&reuse.entry->serial = HEAPTAP_LIVE_NONE;
     count_removed(process, process_id, &removed);
   }
@@ -190,10 +220,9 @@ static __always_inline void record_free(struct pt_regs* context, struct heaptap_
   /* The tally stays empty: it leads to the stack of the free when the books are deleted. */
   struct heaptap_tally_key tally_key = {.process_id = key.process_id, .tid = (__u32)pid_tgid};
   const struct reuse none = {};
-  enum heaptap_loss_reason stack_loss;
-  enum heaptap_loss_reason loss =
-      find_tally(process, take_stack(context, process, tgid, key.process_id), &none, &tally_key, &tally, &stack_loss);
-  if (!tally) stack_loss = loss;
+  struct scratch* scratch = take_stack(context, process, tgid, key.process_id);
+  const struct found_tally found = find_tally(process, scratch, &none, &tally_key);
+  const enum heaptap_loss_reason stack_loss = found.tally ? found.stack_loss : found.loss;
   if (stack_loss != HEAPTAP_NO_LOSS) count_loss(key.process_id, stack_loss, 0);
   end_record(record, &key, tally_key.stack_id, tally_key.tid);
 }

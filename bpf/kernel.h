@@ -87,9 +87,9 @@ struct signal_struct {
   struct mm_struct* oom_mm; /* not null once the OOM killer has chosen the process */
 };
 
-/* A set of capabilities. Before Linux 6.3 two numbers of 32 bits, the lower one first. */
+/* A set of capabilities. */
 typedef struct {
-  __u64 val;
+  __u64 val; /* since Linux 6.3 */
 } kernel_cap_t;
 
 struct cred {
@@ -111,9 +111,9 @@ struct task_struct {
 
 /* Numbers of the kernel that its user-space interface does not have. */
 
-/* Of vm_area_struct.vm_flags (include/linux/mm.h). */
+/* A bit of vm_area_struct.vm_flags (include/linux/mm.h). */
 #define VM_EXEC 4
-/* Of signal_struct.flags: the process ends with group_exit_code (include/linux/sched/signal.h). */
+/* A bit of signal_struct.flags: the process ends with group_exit_code (include/linux/sched/signal.h). */
 #define SIGNAL_GROUP_EXIT 0x00000004U
 #define PAGE_SHIFT 12
 /* include/uapi/asm-generic/errno-base.h; <errno.h> is not for eBPF programs. */

@@ -9,6 +9,7 @@
 #include "bpf/frees.bpf.h"
 #include "bpf/kernel.h"
 #include "bpf/maps.bpf.h"
+#include "bpf/names.bpf.h"
 #include "bpf/process.bpf.h"
 
 /* Flags of children, and of a process's next image. */
@@ -89,7 +90,7 @@ int process_fork(struct bpf_raw_tracepoint_args* context) {
   } else {
     return 0;
   }
-  /* Of an earlier process whose end nobody noticed. */
+  /* The entry of an earlier process, whose end was not noticed. */
   const struct heaptap_process* stale = bpf_map_lookup_elem(&processes, &child_tgid);
   if (stale) drop_process(child_tgid, stale->identity.user);
   if (add_process(child_tgid, &process)) {
@@ -179,11 +180,11 @@ int process_exec(struct bpf_raw_tracepoint_args* context) {
 /* A thread has ended, and the process with the last one.
  *   attached  the raw tracepoint sched_process_exit
  *   reads     the task and its name; `processes`
- *   changes   `names`; with the last thread `processes`, `unnoticed`, `events`
- *   if full   of `names`, the entry that was unused for longest goes; the end is in `unnoticed` or in `events`; in
- *             neither, it is a counted loss
- *   cost      for every exiting thread on the machine one look-up; for a recorded process an insertion, and at its end
- *             two more changes of maps and an event */
+ *   changes   `names`, `name_places`; with the last thread `processes`, `unnoticed`, `events`
+ *   if full   of `names`, the user's oldest one goes, or the one that was unused for longest; the end is in
+ *             `unnoticed` or in `events`; in neither, it is a counted loss
+ *   cost      for every exiting thread on the machine one look-up; for a recorded process three look-ups and three
+ *             changes of maps, and at its end two more changes and an event */
 SEC("raw_tp/sched_process_exit")
 int process_exit(struct bpf_raw_tracepoint_args* context) {
   struct task_struct* task = (struct task_struct*)context->args[0];
@@ -193,6 +194,7 @@ int process_exit(struct bpf_raw_tracepoint_args* context) {
   struct heaptap_thread_key key = {.process_id = process->identity.id, .tid = BPF_CORE_READ(task, pid)};
   struct heaptap_thread_name value = {};
   bpf_get_current_comm(value.name, sizeof(value.name));
+  make_room_for_name(process->identity.user, key.process_id, key.tid);
   bpf_map_update_elem(&names, &key, &value, BPF_NOEXIST);
   /* The process ends with its last thread. */
   if (BPF_CORE_READ(task, signal, live.counter) != 0) return 0;

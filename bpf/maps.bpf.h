@@ -86,6 +86,13 @@ struct {
 } names SEC(".maps");
 
 struct {
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(max_entries, HEAPTAP_DEFAULT_NAMES);
+  __type(key, struct heaptap_name_place);
+  __type(value, struct heaptap_thread_key);
+} name_places SEC(".maps");
+
+struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
   __uint(max_entries, HEAPTAP_DEFAULT_RECORDS);
   __type(key, __u32);

@@ -7,6 +7,7 @@
 
 #include "bpf/kernel.h"
 #include "bpf/maps.bpf.h"
+#include "bpf/names.bpf.h"
 #include "bpf/process.bpf.h"
 
 /* The process asks for something.
@@ -54,9 +55,9 @@ int probe_dump(struct pt_regs* context) {
 /* The program has named the calling thread.
  *   attached  heaptap:thread_name(name)
  *   reads     the name; `processes`
- *   changes   `names`
- *   if full   the entry that was unused for longest goes
- *   cost      one look-up, a copy of the name, one change of a map */
+ *   changes   `names`, `name_places`
+ *   if full   the user's oldest name goes, or the one that was unused for longest
+ *   cost      four look-ups, a copy of the name, two or three changes of maps */
 SEC("uprobe")
 int probe_thread_name(struct pt_regs* context) {
   __u64 name = first_argument(context);
@@ -66,6 +67,7 @@ int probe_thread_name(struct pt_regs* context) {
   struct heaptap_thread_key key = {.process_id = process->identity.id, .tid = (__u32)pid_tgid};
   struct heaptap_thread_name value = {.given = 1};
   if (bpf_probe_read_user_str(value.name, sizeof(value.name), (const void*)name) < 0) return 0;
+  make_room_for_name(process->identity.user, key.process_id, key.tid);
   bpf_map_update_elem(&names, &key, &value, BPF_ANY);
   return 0;
 }

@@ -74,7 +74,8 @@ static __always_inline __u64 time_of_tick(struct scratch* buffer) {
   return buffer->time;
 }
 
-/* x86 makes stores visible in order. */
+/* A program stays on its CPU, and only programs of this CPU claim the buffer. So the compiler alone must keep the
+ * order. */
 static __always_inline void release_scratch(struct scratch* buffer) {
   asm volatile("" ::: "memory");
   *(volatile __u64*)&buffer->claimed = 0;

@@ -95,36 +95,40 @@ static __always_inline enum heaptap_loss_reason keep_new_stack(__u64 id, struct 
   return HEAPTAP_NO_LOSS;
 }
 
+/* The tally of a stack. If the stack could not be kept, the tally is that of HEAPTAP_NO_STACK. */
+struct found_tally {
+  struct heaptap_tally* tally;         /* null: there is no room for it */
+  enum heaptap_loss_reason loss;       /* why not */
+  enum heaptap_loss_reason stack_loss; /* why the stack could not be kept */
+};
+
 /* Finds or makes the tally of the stack in `scratch`, which take_stack() returned, and fills in key->stack_id. Releases
- * the buffer. `reuse->tally`: null, or that tally. `*tally` is null if there is no room for it, and the returned loss
- * says why. If the stack cannot be kept, the tally is that of HEAPTAP_NO_STACK, and `*stack_loss` says why.
+ * the buffer. `reuse->tally`: null, or that tally.
  *
  * If a tally exists, its stack is kept: only the thread in the key makes the tally, and that thread deletes it again if
  * there is no room for the stack. The tally is made before the stack, so that every stack of a process can be found by
  * its tallies when the books are deleted. The tally of a heap has no such thread, so it stays, and its stack is checked
  * each time. */
-static __always_inline enum heaptap_loss_reason find_tally(struct heaptap_process* process, struct scratch* scratch,
-                                                           const struct reuse* reuse, struct heaptap_tally_key* key,
-                                                           struct heaptap_tally** tally,
-                                                           enum heaptap_loss_reason* stack_loss) {
-  enum heaptap_loss_reason loss = HEAPTAP_NO_LOSS;
+static __always_inline struct found_tally find_tally(struct heaptap_process* process, struct scratch* scratch,
+                                                     const struct reuse* reuse, struct heaptap_tally_key* key) {
+  struct found_tally found = {.tally = NULL, .loss = HEAPTAP_NO_LOSS, .stack_loss = HEAPTAP_LOSS_SCRATCH_BUSY};
   const int is_of_heap = (key->tid & HEAPTAP_HEAP_TID) != 0;
-  *tally = NULL;
-  *stack_loss = HEAPTAP_LOSS_SCRATCH_BUSY;
   if (scratch) {
     key->stack_id = scratch->stack_id;
-    *tally = reuse->tally;
-    if (!*tally) *tally = bpf_map_lookup_elem(&tallies, key);
-    *stack_loss = HEAPTAP_NO_LOSS;
-    const int is_new = !*tally;
-    if (is_new) loss = make_tally(process, key, tally);
-    if (*tally && (is_new || is_of_heap)) *stack_loss = keep_new_stack(key->stack_id, scratch);
+    found.tally = reuse->tally;
+    if (!found.tally) found.tally = bpf_map_lookup_elem(&tallies, key);
+    found.stack_loss = HEAPTAP_NO_LOSS;
+    const int is_new = !found.tally;
+    if (is_new) found.loss = make_tally(process, key, &found.tally);
+    if (found.tally && (is_new || is_of_heap)) found.stack_loss = keep_new_stack(key->stack_id, scratch);
     release_scratch(scratch);
   }
-  if (*stack_loss == HEAPTAP_NO_LOSS) return loss;
-  if (*tally && !is_of_heap && bpf_map_delete_elem(&tallies, key) == 0) count_tallies(process, key->process_id, -1ULL);
+  if (found.stack_loss == HEAPTAP_NO_LOSS) return found;
+  if (found.tally && !is_of_heap && bpf_map_delete_elem(&tallies, key) == 0)
+    count_tallies(process, key->process_id, -1ULL);
   key->stack_id = HEAPTAP_NO_STACK;
-  return make_tally(process, key, tally);
+  found.loss = make_tally(process, key, &found.tally);
+  return found;
 }
 
 #endif /* HEAPTAP_STACK_BPF_H_ */

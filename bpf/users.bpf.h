@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
 /*
  * Shares of users: what one user may have of the ring buffers, of `processes`, and of new process images per second.
+ * names.bpf.h has that of `names`.
  *
  * A user is a slot of the array `users`. Slot 0 is root; the user ids of all others fall into the other slots in turn,
  * and those that meet in one slot share it. So the array is never full, and nobody gets a new share by having many ids:
@@ -26,8 +27,9 @@
  * many places are enough, and their number is a power of two. */
 #define RING_PARTS 8
 #define RING_PLACES 16
-/* When more than half of a ring buffer is in use, a user may have at most SHARE_OF_FREE times as much of it as is free.
- * So users that crowd the buffer leave a part of it to newcomers: one leaves a fifth, two leave a ninth. */
+/* Multiples of what is free. When more than half of a ring buffer is in use, a user may have at most SHARE_OF_FREE
+ * times as much of it as is free. So users that crowd the buffer leave a part of it to newcomers: one leaves a fifth,
+ * two leave a ninth. */
 #define SHARE_OF_FREE 4
 /* The same for events that a process can repeat at will, so that others of its user find room: of a recorded process
  * that asks for dumps, and of one that is not recorded, or begins new books. */
@@ -48,6 +50,7 @@ struct user {
   __u64 period;    /* of `images` */
   __u64 images;    /* process images that the user wanted to begin in the period */
   __u64 processes; /* entries of `processes` that programs have made for the user */
+  __u64 names;     /* that were kept for the user */
   struct ring_share events;
   struct ring_share raw_stacks;
 };
@@ -69,7 +72,9 @@ struct {
 
 static __always_inline int has_rights_of_root(void) {
   const struct task_struct* task = bpf_get_current_task_btf();
-  return (task->cred->cap_effective.val & 1ULL << CAP_SYS_ADMIN) != 0;
+  /* The numbers in the set have other names before Linux 6.3; the lower 32 bits come first. */
+  const __u32* lower = (const __u32*)&task->cred->cap_effective;
+  return (*lower & 1U << CAP_SYS_ADMIN) != 0;
 }
 
 /* The slot of the user that the calling process works for. */

@@ -17,8 +17,8 @@ PYTHON_FILES = $(shell grep -lIE '^\#!.*python3' $$($(LINT_FIND) \( -path './scr
 # Only the collector: GoogleTest's macros alone would take clang-tidy longer. A check reads every header that a file
 # includes, so files are checked in groups (tests/rules.mk). One stamp for each group that passed.
 TIDIED := $(GROUPS:%=$(LINT)/tidied_%)
-TIDY_SOURCES := $(wildcard userspace/*/*.cc)
-TIDY_HEADERS := $(wildcard userspace/*/*.h bpf/*.h allocator/include/heaptap/*.h)
+TIDY_SOURCES := $(wildcard userspace/*/*.cc userspace/*/*/*.cc)
+TIDY_HEADERS := $(wildcard userspace/*/*.h userspace/*/*/*.h bpf/*.h allocator/include/heaptap/*.h)
 # Checks that `make lint` adds to or, with -, takes from those of .clang-tidy. The static analyzer takes half of the time, so
 # `make lint-analyzer` has it alone.
 TIDY_CHECKS := -clang-analyzer-*
@@ -50,7 +50,7 @@ lint-format:
 INCLUDES_TIDY ?= $(CLANG_TIDY)-19
 lint-includes:
 	$(say) INCLUDES "allocator, userspace"
-	$(Q)tests/collector_includes $(wildcard userspace/*.h userspace/*/*.cc userspace/*/*.h)
+	$(Q)tests/collector_includes $(wildcard userspace/*.h userspace/*/*.cc userspace/*/*.h userspace/*/*/*.cc userspace/*/*/*.h)
 	$(Q)tests/includes $(INCLUDES_TIDY) $(filter-out allocator/include/%,$(wildcard allocator/*/*.cc allocator/*/*/*.cc \
 	  allocator/*/*.h allocator/*/*/*.h)) -- -xc++ -std=c++20 -I. -Iallocator/include -Dconstinit=
 

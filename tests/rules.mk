@@ -19,6 +19,7 @@ include tests/e2e/rules.mk
 include tests/differential/rules.mk
 include tests/programs/rules.mk
 include tests/bench/rules.mk
+include tests/litmus/rules.mk
 include tests/lib/rules.mk
 -include tests/lint.mk
 
@@ -69,7 +70,7 @@ $(BUILD)/tests/unit/unit_tests: $(UNIT_OBJECTS) $(HARNESS_OBJECTS) $(BUILD)/libc
 	$(say) LINK $@
 	$(Q)$(CXX) -o $@ $^ $(PACKAGE_LIBRARIES) -lgtest -lgmock -lpthread
 
-$(addprefix $(BUILD)/tests/unit/,unwind_file_table_test.o worker_symbolizer_test.o): private UNIT_FLAGS += -DHEAPTAP_COLLECTOR=\"$(abspath $(BUILD))/heaptap\"
+$(addprefix $(BUILD)/tests/unit/,unwind_file_table_test.o crews_symbolizer_test.o): private UNIT_FLAGS += -DHEAPTAP_COLLECTOR=\"$(abspath $(BUILD))/heaptap\"
 
 # It walks its own stack, through GCC's code.
 $(BUILD)/tests/unit/unwind_step_test.o: tests/unit/unwind_step_test.cc
@@ -109,23 +110,24 @@ test-web: ## run unit tests of the page's modules
 
 # Built before the tests run, with all cores.
 KERNEL_PROGRAMS = $(TARGET_PROGRAMS) $(BUILD)/tests/unit/unit_tests $(BUILD)/tests/unit/probe_notes_by_bcc \
-  $(BUILD)/tests/bench/stacks.bpf.o $(DIFFERENTIAL_TARGETS) $(TABLE_TARGETS) $(PRELOAD_TESTS) $(BUILD)/libheaptap-guest.so $(GUEST_TEST_PROGRAMS) \
+  $(BENCH_PROGRAMS) $(DIFFERENTIAL_TARGETS) $(TABLE_TARGETS) $(PRELOAD_TESTS) $(BUILD)/libheaptap-guest.so $(GUEST_TEST_PROGRAMS) \
   $(OWNER_PROGRAMS) $(OWNER_HOSTS)
-COMPUTING_PROGRAMS = $(ALLOCATOR_TEST_PROGRAMS) $(FUZZERS)
+COMPUTING_PROGRAMS = $(ALLOCATOR_TEST_PROGRAMS) $(FUZZERS) $(LITMUS)
 SANITIZED_PROGRAMS = $(TSAN)/unit_tests $(ASAN)/unit_tests
 
 # Tests of eBPF programs watch the whole machine, so they run one after the other. Beside them run tests that only compute,
 # because end-to-end tests mostly wait, and tests of the allocator, most of which wait too.
-KERNEL_PHASES := test-instructions test-allocator-preload test-allocator-guest test-allocator-owners test-differential-small test-jemalloc
-COMPUTING_PHASES := test-lib test-web test-fuzz
-ALLOCATOR_PHASES := test-allocator-plain test-allocator-asan test-allocator-tsan test-unit-notes
+KERNEL_PHASES := test-instructions test-allocator-preload test-allocator-owners test-differential-small test-jemalloc
+COMPUTING_PHASES := test-lib test-web test-fuzz test-litmus
+ALLOCATOR_PHASES := test-allocator-guest test-allocator-plain test-allocator-asan test-allocator-tsan test-unit-notes
 # Unit tests run once: in `make ci` with sanitizers, but for those that cannot. A program under valgrind dies when another
 # program's probe has put a breakpoint into the library, so unit tests that attach probes are among those that run one by
 # one.
 TEST_PHASES := test-e2e test-unit-kernel $(KERNEL_PHASES) -- computing-builds $(ALLOCATOR_PHASES) $(COMPUTING_PHASES) -- \
   test-unit-others
 CI_PHASES := test-e2e test-unit-asan-kernel test-unit-tsan-kernel test-bpf-clang $(KERNEL_PHASES) -- \
-  lint test-unit-asan-others test-unit-tsan-others test-unit-unsanitized $(COMPUTING_PHASES) test-debian13-compiles -- $(ALLOCATOR_PHASES)
+  lint test-unit-asan-others test-unit-tsan-others test-unit-unsanitized $(COMPUTING_PHASES) test-debian13-compiles test-kernels-record -- \
+  $(ALLOCATOR_PHASES)
 
 .PHONY: kernel-builds computing-builds ci-builds
 kernel-builds: $(KERNEL_PROGRAMS)
@@ -145,7 +147,7 @@ WITH_CCACHE = PATH=/usr/lib/ccache:$$PATH CCACHE_BASEDIR=$(CURDIR) CCACHE_NOHASH
 
 .PHONY: ci
 ci: ## decide whether a change lands: `make test` with sanitizers in the unit tests, lint (root)
-	+$(Q)$(WITH_CCACHE) WERROR=-Werror DEPS="test lint" tests/phases $(BUILD)/phases/build deps all ci-builds
+	+$(Q)$(WITH_CCACHE) WERROR=-Werror DEPS="test lint kernels" tests/phases $(BUILD)/phases/build deps all ci-builds
 	+$(Q)WERROR=-Werror tests/phases $(BUILD)/phases/test $(CI_PHASES)
 
 # --- compilers and releases -------------------------------------------------------------------------------------------
@@ -188,7 +190,7 @@ LONG_TESTS += test-compilers test-debian13
 # One file of each kind: the allocator in C++ and C, assembly of the archive, the eBPF object, the collector with each of its
 # large libraries (CLI11, Abseil and JSON, SQLite, protozero), a unit test, and a C program, which also runs.
 DEBIAN13_FILES := guest/allocator/guest/libc.o allocator/sample/functions.o allocator/platform/libc_archive.o bpf/heaptap.bpf.o \
-  $(addprefix userspace/,cli/command_line.o cli/client.o history/database.o export/pprof_messages.o) \
+  $(addprefix userspace/,cli/words/command_line.o cli/ask/client.o history/database.o formats/pprof_messages.o) \
   tests/unit/base_messages_test.o tests/targets/exact_threads
 .PHONY: test-debian13-compiles
 test-debian13-compiles: ## compile one file of each kind with Debian 13's compilers (root; the first time: network)
@@ -212,6 +214,12 @@ test-smoke: all targets ## run a few end-to-end tests on these kernels, as Debia
 	$(Q)for kernel in $(KERNELS); do scripts/vmtest $$kernel smoke || exit 1; done
 
 LONG_TESTS += test-smoke
+
+# What this kernel accepts, these may refuse.
+KERNELS_TEST := tests/e2e/unwind/test_unwinding.py::test_callers_in_each_thread
+.PHONY: test-kernels-record
+test-kernels-record: all targets ## record one program on each of these kernels (root)
+	$(Q)for kernel in $(KERNELS); do VMTEST_MEMORY=2G scripts/vmtest $$kernel tests $(KERNELS_TEST) || exit 1; done
 
 .PHONY: $(KERNELS:%=$(BUILD)/vm/%.tested)
 $(KERNELS:%=$(BUILD)/vm/%.tested):

@@ -6,8 +6,9 @@
 # the fuzzers (tests/fuzz/rules.mk) and the end-to-end tests. Code with threads is compiled a second time with
 # ThreadSanitizer. The unit tests themselves are the objects of the plain program.
 
-# A report needs only functions and lines; the last -O and -g take effect.
-SANITIZED_FLAGS := $(USERSPACE_FLAGS) $(CLANG_WARNINGS) -O1 -gline-tables-only -fno-omit-frame-pointer
+# A report needs only functions and lines; the last -O and -g take effect. HEAPTAP_DEBUG: preconditions are checked
+# (userspace/base/require.h).
+SANITIZED_FLAGS := $(USERSPACE_FLAGS) $(CLANG_WARNINGS) -Wthread-safety -O1 -gline-tables-only -fno-omit-frame-pointer -DHEAPTAP_DEBUG
 
 ASAN := $(BUILD)/asan
 ASAN_SOURCES := $(COLLECTOR_SOURCES)
@@ -24,15 +25,15 @@ ASAN_OBJECTS := $(GROUPS:%=$(ASAN)/group_%.o)
 TSAN := $(BUILD)/tsan
 TSAN_FLAGS := -fsanitize=thread
 # Code that threads share, as far as these tests reach it. The rest comes from the plain library.
-TSAN_SOURCES := $(wildcard $(addprefix userspace/,$(addsuffix .cc,process/* worker/* http/* api/* bpf/identify bpf/kernel_* \
-  bpf/pins bpf/probes unwind/stack_copy daemon/historian daemon/history_names recording/allocator_files recording/background \
-  recording/inherited_tables recording/kernel_tables recording/probe_files recording/raw_stacks recording/seen_file \
-  recording/table_reader recording/unwind_tables)))
+TSAN_SOURCES := $(wildcard $(addprefix userspace/,$(addsuffix .cc,process/* worker/* crews/* http/* api/* bpf/identify bpf/kernel_* \
+  bpf/pins bpf/probes unwind/stack_copy daemon/historian daemon/history_names base/background spaces/seen_file \
+  attach/allocator_files attach/probe_files tables/inherited_tables tables/kernel_tables tables/raw_stacks tables/table_reader \
+  tables/unwind_tables)))
 # Its tests, and a replacement for absl::Mutex.
 TSAN_TEST_SOURCES := $(addprefix tests/unit/,$(addsuffix .cc,api_endpoints_test api_http_clients_test \
   api_process_symbols_test bpf_puppet bpf_unwind_maps_test daemon_historian_test http_access_test http_server_test \
-  recording_background_test recording_probe_files_test recording_unwind_tables_test worker_crew_test worker_errands_test \
-  worker_hands_test worker_jobs support/main support/simulated_books support/tsan_mutex))
+  base_background_test attach_probe_files_test tables_unwind_tables_test crews_crew_test crews_errands_test \
+  crews_hands_test worker_jobs support/main support/simulated_books support/tsan_mutex))
 TSAN_OBJECTS := $(TSAN_TEST_SOURCES:%.cc=$(TSAN)/%.o) $(GROUPS:%=$(TSAN)/group_%.o)
 
 .PHONY: always

@@ -15,12 +15,11 @@
 #include "allocator/platform/system.h"
 
 using heaptap::CheckXmalloc;
+using heaptap::IsPowerOfTwo;
 using heaptap::kPageSize;
 using heaptap::ReadFigure;
 
 namespace {
-
-bool IsPowerOfTwo(size_t number) { return number != 0 && (number & (number - 1)) == 0; }
 
 void* CheckedAllocateAligned(size_t alignment, size_t size) {
   return CheckXmalloc(heaptap::AllocateAligned(alignment, size), heaptap::kErrorInAligned);
@@ -90,7 +89,7 @@ HEAPTAP_C_EXPORT void* pvalloc(size_t size) {
     errno = ENOMEM;
     return CheckXmalloc(nullptr, heaptap::kErrorInAligned);
   }
-  return CheckedAllocateAligned(kPageSize, (size + kPageSize - 1) & ~(kPageSize - 1));
+  return CheckedAllocateAligned(kPageSize, heaptap::RoundUp(size, kPageSize));
 }
 
 HEAPTAP_C_EXPORT size_t malloc_usable_size(void* pointer) { return heaptap::UsableSize(pointer); }

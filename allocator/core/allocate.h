@@ -74,8 +74,7 @@ template <SlowPath Slow = AllocateSlow>
   uintptr_t heap = reinterpret_cast<uintptr_t>(current_heap);
   Block* block = static_cast<Block*>(pointer);
   if (HEAPTAP_UNLIKELY(slab->owner.load(kOwnerOrder) != heap)) return FreeSlow(block, slab);
-  // x86 keeps the order of loads (see kOwnerOrder).
-  std::atomic_signal_fence(std::memory_order_acquire);
+  Fence(std::memory_order_acquire);  // see kOwnerOrder
   if (HEAPTAP_UNLIKELY(PushLocalFree(slab, block))) return FreedLastBlock(slab);
 }
 

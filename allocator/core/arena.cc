@@ -5,6 +5,8 @@
 
 #include <atomic>
 
+#include "allocator/platform/mutex.h"
+
 namespace heaptap {
 
 constinit Arena main_arena{};
@@ -22,6 +24,7 @@ unsigned ArenaCount() {
 }
 
 void AddArena(Arena* arena) {
+  HEAPTAP_ASSERT(Mutex::Holds(LockRank::kHeaps) && arena->index == ArenaCount());
   // Release: a thread that finds the arena finds it complete.
   explicit_arenas[arena->index].store(arena, std::memory_order_release);
   explicit_count.store(arena->index, std::memory_order_release);

@@ -62,8 +62,12 @@ extern constinit Arena main_arena;
 // Explicit arenas. Entry 0 is not used.
 extern std::atomic<Arena*> explicit_arenas[kMostArenas];
 
+// The number of indices that were ever used; those of destroyed arenas count.
+unsigned ArenaCount();
+
 // REQUIRES: the arena was made.
 inline Arena& ArenaOf(ArenaIndex index) {
+  HEAPTAP_ASSERT(index < ArenaCount());
   if (HEAPTAP_LIKELY(index == 0)) return main_arena;
   // Acquire: the arena is complete.
   return *explicit_arenas[index].load(std::memory_order_acquire);
@@ -71,9 +75,6 @@ inline Arena& ArenaOf(ArenaIndex index) {
 
 // The arena in which the calling thread allocates.
 inline Arena& CurrentArena() { return ArenaOf(current_heap->arena); }
-
-// The number of indices that were ever used; those of destroyed arenas count.
-unsigned ArenaCount();
 
 // Adds an arena with the next index. REQUIRES: the lock of heaps is held.
 void AddArena(Arena* arena);

@@ -26,7 +26,8 @@ Arena* last_destroyed;  // by Arena::next_destroyed, under heaps_mutex
 
 // REQUIRES: heaps_mutex is held. nullptr: out of memory, or there are as many as there can be.
 Arena* MapArena() {
-  constexpr size_t kBytes = (sizeof(Arena) + kPageSize - 1) & ~(kPageSize - 1);
+  HEAPTAP_ASSERT(heaps_mutex.IsMine());
+  constexpr size_t kBytes = RoundUp(sizeof(Arena), kPageSize);
   const unsigned index = ArenaCount();
   if (index == kMostArenas) return nullptr;
   void* memory = MapAligned(kBytes, kPageSize);
@@ -45,6 +46,7 @@ Arena* MapArena() {
 // is held.
 template <typename Act>
 void ForEachHeapOf(const Arena& arena, Act act) {
+  HEAPTAP_ASSERT(heaps_mutex.IsMine());
   for (Heap* heap = all_heaps; heap != nullptr; heap = heap->next) {
     if (heap->arena == arena.index) act(heap);
   }
@@ -80,9 +82,9 @@ void LeaveSlabsOf(Arena& arena) {
 }
 
 // Releases the slab or run, whose blocks are given up.
-void Release(Slab* slab, uintptr_t owner, bool returns_memory) {
+void Release(Arena& arena, Slab* slab, uintptr_t owner, bool returns_memory) {
   if (owner == kRunOwner) return FreeRun(slab, returns_memory);
-  if (owner == kSampledOwner) observer::DiscardBlocks(slab);
+  if (owner == kSampledOwner && !observer::DiscardBlocks(arena, slab)) return;
   slab->used = slab->returned;
   slab->used_settled = slab->used;
   RenewSlab(slab);
@@ -91,7 +93,7 @@ void Release(Slab* slab, uintptr_t owner, bool returns_memory) {
 }
 
 // Of all slabs and runs. Other arenas' may come and go meanwhile.
-void ReleaseUnitsOf(const Arena& arena, bool returns_memory) {
+void ReleaseUnitsOf(Arena& arena, bool returns_memory) {
   for (unsigned shift : {kShortShift, kLongShift}) {
     // Acquire: the next chunk's header is written.
     for (Chunk* chunk = FirstChunk(shift); chunk != nullptr; chunk = chunk->next.load(std::memory_order_acquire)) {
@@ -99,7 +101,8 @@ void ReleaseUnitsOf(const Arena& arena, bool returns_memory) {
       for (size_t unit = 1; unit < Peek(chunk->reach); unit++) {
         // Acquire: pairs with NewSlab.
         const uintptr_t owner = units[unit].owner.load(std::memory_order_acquire);
-        if (owner != kNobody && Peek(units[unit].arena) == arena.index) Release(units + unit, owner, returns_memory);
+        if (owner != kNobody && Peek(units[unit].arena) == arena.index)
+          Release(arena, units + unit, owner, returns_memory);
       }
     }
   }
@@ -116,6 +119,7 @@ void ReleaseHugeBlocksOf(const Arena& arena, bool returns_memory) {
 }  // namespace
 
 Arena* MakeArena() {
+  HEAPTAP_ASSERT(IsOutsideSlowPaths());
   MutexLock lock(heaps_mutex);
   Arena* arena = last_destroyed;
   if (arena == nullptr) return MapArena();
@@ -125,6 +129,7 @@ Arena* MakeArena() {
 }
 
 bool DiscardBlocks(Arena& arena, bool returns_memory) {
+  HEAPTAP_ASSERT(IsOutsideSlowPaths());
   if (arena.index == 0) return false;
   {
     MutexLock lock(heaps_mutex);
@@ -141,6 +146,7 @@ bool DiscardBlocks(Arena& arena, bool returns_memory) {
 }
 
 void RetireArena(Arena& arena) {
+  HEAPTAP_ASSERT(IsOutsideSlowPaths());
   for (LargeCounts& counts : arena.large) {
     counts.allocations.store(0, std::memory_order_relaxed);
     counts.frees.store(0, std::memory_order_relaxed);
@@ -161,6 +167,7 @@ void RetireArena(Arena& arena) {
 }
 
 bool BindThread(Arena& arena) {
+  HEAPTAP_ASSERT(IsOutsideSlowPaths());
   TickSlowPath();
   Heap* old = current_heap;
   if (old == &empty_heap) return false;

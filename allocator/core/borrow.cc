@@ -8,6 +8,7 @@
 
 #include <atomic>
 
+#include "allocator/platform/mutex.h"
 #include "allocator/platform/system.h"
 
 namespace heaptap {
@@ -25,6 +26,7 @@ bool BarrierInAllThreads() {
 }  // namespace
 
 BorrowedHeap::BorrowedHeap(Heap* heap) : heap_(heap) {
+  HEAPTAP_ASSERT(Mutex::Holds(LockRank::kHeaps) && heap != current_heap);
   heap->borrowed.store(1, std::memory_order_relaxed);
   // Acquire: pairs with the end of the owner's last slow path.
   is_borrowed_ = BarrierInAllThreads() && heap->busy.load(std::memory_order_acquire) == 0;
@@ -40,8 +42,7 @@ void WaitForBorrower(Heap* heap) {
   while (heap->borrowed.load(std::memory_order_acquire) != 0) {
     heap->busy.store(0, std::memory_order_release);
     SystemCall(SYS_futex, reinterpret_cast<long>(&heap->borrowed), FUTEX_WAIT_PRIVATE, 1, 0);
-    heap->busy.store(1, std::memory_order_relaxed);
-    std::atomic_signal_fence(std::memory_order_seq_cst);
+    SetBusy(heap);
   }
 }
 

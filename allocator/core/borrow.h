@@ -10,11 +10,15 @@
 #ifndef HEAPTAP_ALLOCATOR_CORE_BORROW_H_
 #define HEAPTAP_ALLOCATOR_CORE_BORROW_H_
 
+#include <atomic>
+
 #include "allocator/core/heap.h"
+#include "allocator/platform/assert.h"
+#include "allocator/platform/fence.h"
 
 namespace heaptap {
 
-// REQUIRES: the lock of the list of heaps is held (thread.cc), so there is one borrower at a time; the heap is not the
+// REQUIRES: the lock of heaps is held (heap_list.h), so there is one borrower at a time; the heap is not the
 // calling thread's. Only what heap.h allows a borrower may be done with the heap.
 class BorrowedHeap {
  public:
@@ -32,6 +36,16 @@ class BorrowedHeap {
   Heap* heap_;
   bool is_borrowed_;
 };
+
+// Begins a slow path. The caller then reads `borrowed`, unless the heap is a shared one.
+inline void SetBusy(Heap* heap) {
+  HEAPTAP_ASSERT(heap->busy.load(std::memory_order_relaxed) == 0);
+  heap->busy.store(1, std::memory_order_relaxed);
+  // The child of a fork must see `busy` set if it sees any change of the heap.
+  Fence(std::memory_order_release);
+  // For the compiler: the borrower's barrier orders the store and the load of `borrowed`.
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+}
 
 // For a slow path that has found its heap borrowed: waits until it is given back, which is after a bounded number of
 // steps of the borrower. Sets `busy` again.

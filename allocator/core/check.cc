@@ -34,5 +34,13 @@ void CheckAtMost(const char* equation, const void* object, uint64_t left, uint64
   if (left > right) Fail(equation, object, left, right);
 }
 
+bool IsOnlyThread() {
+#ifdef __SANITIZE_THREAD__
+  return ThreadCount() <= 2;
+#else
+  return ThreadCount() <= 1;
+#endif
+}
+
 }  // namespace heaptap
 #endif

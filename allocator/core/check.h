@@ -58,6 +58,9 @@ inline void CheckThat(const char* statement, const void* object, bool holds) {
   CheckEqual(statement, object, holds, 1);
 }
 
+// Whether the process has no thread but the calling one, and ThreadSanitizer's own.
+bool IsOnlyThread();
+
 // A slab of a heap or of a pool of sampled blocks. Returns how many blocks it has looked at. REQUIRES: the caller is
 // the heap's user, or holds the pool's lock.
 size_t CheckSlab(const Slab* slab);

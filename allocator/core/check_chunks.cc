@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allocator/core/check.h"
+#include "allocator/platform/mutex.h"
 
 #ifdef HEAPTAP_DEBUG
 namespace heaptap {
@@ -66,6 +67,7 @@ void CheckFreeBits(const Chunk* chunk) {
 }  // namespace
 
 void CheckChunk(const Chunk* chunk, UnitSums* sums) {
+  HEAPTAP_ASSERT((Mutex::Holds(LockRank::kUnits) && Mutex::Holds(LockRank::kPurge)) || IsOnlyThread());
   CheckEqual("shift == chunk_table", chunk, chunk->shift, ChunkKind(chunk));
   CheckAtMost("units <= kChunkSize >> shift", chunk, chunk->units, kChunkSize >> chunk->shift);
   CheckAtMost("reach <= units", chunk, chunk->reach, chunk->units);
@@ -84,6 +86,7 @@ void CheckChunk(const Chunk* chunk, UnitSums* sums) {
 }
 
 void CheckChunkTable(size_t begin, size_t end, const UnitSums& sums) {
+  HEAPTAP_ASSERT((Mutex::Holds(LockRank::kUnits) && Mutex::Holds(LockRank::kPurge)) || IsOnlyThread());
   size_t chunks[2] = {0, 0};
   for (size_t index = begin; index < end; index++) {
     const uint8_t kind = chunk_table[index].load(std::memory_order_relaxed);

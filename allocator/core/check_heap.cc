@@ -3,6 +3,7 @@
 #include "allocator/core/heap.h"
 #include "allocator/core/options.h"
 #include "allocator/core/units.h"
+#include "allocator/platform/mutex.h"
 
 #ifdef HEAPTAP_DEBUG
 namespace heaptap {
@@ -12,12 +13,6 @@ namespace {
 constinit thread_local uint64_t slow_paths_left = kCheckInterval;
 
 uintptr_t OwnerWordOf(const Heap* heap) { return reinterpret_cast<uintptr_t>(heap) | core_options.owner_bits; }
-
-uint32_t Length(const Block* block) {
-  uint32_t length = 0;
-  for (; block != nullptr; block = block->next) length++;
-  return length;
-}
 
 // A slab that the heap points to is one of those on the queue, all of which are sound.
 void CheckIsQueued(const char* statement, const Heap* heap, unsigned size_class, const Slab* wanted) {
@@ -73,6 +68,8 @@ void CheckWakes(const Heap* heap, const Slab* slab) {
 }  // namespace
 
 Checked CheckHeap(const Heap* heap) {
+  HEAPTAP_ASSERT(heap == current_heap || heap->busy.load(std::memory_order_relaxed) != 0 ||
+                 Mutex::Holds(LockRank::kHeaps) || IsOnlyThread());
   Checked checked{};
   for (unsigned c = 0; c < kSmallClasses; c++) {
     CheckQueue(heap->classes[c].queue, c, OwnerWordOf(heap), &checked);
@@ -86,6 +83,7 @@ Checked CheckHeap(const Heap* heap) {
 }
 
 size_t CheckHeapAndUnits(const Heap* heap) {
+  HEAPTAP_ASSERT(IsShared(*heap) || !Mutex::HoldsAny());
   const Checked checked = CheckHeap(heap);
   UnitSums sums{};
   sums.owner = OwnerWordOf(heap);
@@ -96,6 +94,7 @@ size_t CheckHeapAndUnits(const Heap* heap) {
 }
 
 void CheckSlowPath(const Heap* heap) {
+  HEAPTAP_ASSERT(IsShared(*heap) || !Mutex::HoldsAny());
   if (!core_options.debug_check && --slow_paths_left != 0) return;
   const size_t looked_at = CheckHeapAndUnits(heap);
   slow_paths_left = kCheckInterval + looked_at / kCheckedPerSlowPath;

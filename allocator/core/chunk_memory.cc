@@ -4,10 +4,14 @@
 #include <stddef.h>
 
 #include "allocator/core/slab.h"
+#include "allocator/platform/mutex.h"
 #include "allocator/platform/system.h"
 
 namespace heaptap {
 
-void* MapChunkMemory(size_t size) { return MapAligned(size, kChunkSize); }
+void* MapChunkMemory(size_t size) {
+  HEAPTAP_ASSERT(size <= kChunkSize && size % kPageSize == 0 && Mutex::Holds(LockRank::kUnits));
+  return MapAligned(size, kChunkSize);
+}
 
 }  // namespace heaptap

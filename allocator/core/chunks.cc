@@ -62,7 +62,7 @@ size_t LongestUpTo(const Chunk* chunk, size_t bound) {
 size_t FindInChunk(const Chunk* chunk, size_t count, size_t alignment) {
   for (size_t unit = NextFree(chunk, 1); unit < kBits;) {
     size_t end = NextUsed(chunk, unit);
-    size_t aligned = (unit + alignment - 1) & ~(alignment - 1);
+    size_t aligned = RoundUp(unit, alignment);
     if (aligned + count <= end) return aligned;
     unit = NextFree(chunk, end);
   }
@@ -119,6 +119,7 @@ void Chunks::SetLongest(Chunk* chunk, size_t longest) {
 }
 
 void Chunks::Add(Chunk* chunk) {
+  HEAPTAP_ASSERT(chunk->units != 0);
   // Release: a thread that reads the list without a lock finds the header of the chunk written.
   (last_ != nullptr ? last_->next : first_).store(chunk, std::memory_order_release);
   last_ = chunk;

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "allocator/core/size_class.h"
+#include "allocator/platform/assert.h"
 
 namespace heaptap {
 
@@ -22,14 +23,20 @@ class Countdown {
   uint64_t Allowance(unsigned size_class) const { return until_[size_class] - 1; }
 
   // `count` blocks were made ready. REQUIRES: count <= Allowance(size_class).
-  void HandOut(unsigned size_class, uint64_t count) { until_[size_class] -= count; }
+  void HandOut(unsigned size_class, uint64_t count) {
+    HEAPTAP_ASSERT(count <= Allowance(size_class));
+    until_[size_class] -= count;
+  }
 
   // `count` blocks that were made ready were not allocated after all.
   void TakeBack(unsigned size_class, uint64_t count) { until_[size_class] += count; }
 
  protected:
   // REQUIRES: 1 <= until <= kNever.
-  void Set(unsigned size_class, uint64_t until) { until_[size_class] = until; }
+  void Set(unsigned size_class, uint64_t until) {
+    HEAPTAP_ASSERT(until >= 1 && until <= kNever);
+    until_[size_class] = until;
+  }
 
  private:
   uint64_t until_[kSmallClasses];  // >= 1

@@ -8,11 +8,12 @@
 #include <atomic>
 
 #include "allocator/core/control.h"
+#include "allocator/platform/assert.h"
 
 namespace heaptap {
 namespace {
 
-// Below a tenth of what a process with a gibibyte holds.
+// Less than a tenth of a process that holds 1 GiB.
 constexpr size_t kDirtyLeast = size_t{64} << 20;
 constexpr size_t kDirtyShare = 3;
 
@@ -22,7 +23,10 @@ constinit std::atomic<ssize_t> dirty_decay;
 
 ssize_t DirtyDecay() { return dirty_decay.load(std::memory_order_relaxed); }
 
-void SetDirtyDecay(ssize_t milliseconds) { dirty_decay.store(milliseconds, std::memory_order_relaxed); }
+void SetDirtyDecay(ssize_t milliseconds) {
+  HEAPTAP_ASSERT(milliseconds >= -1);
+  dirty_decay.store(milliseconds, std::memory_order_relaxed);
+}
 
 size_t DirtyBound() {
   return DirtyDecay() < 0 ? SIZE_MAX : kDirtyLeast + ReadFigure(&heaptap_statistics::active) / kDirtyShare;

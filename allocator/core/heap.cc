@@ -19,12 +19,6 @@ namespace {
 // Settling one slab for the peak costs about as much time as allocating this many bytes.
 constexpr uint64_t kPeakBytesPerSlab = 1024;
 
-uint32_t Length(const Block* block) {
-  uint32_t length = 0;
-  for (; block != nullptr; block = block->next) length++;
-  return length;
-}
-
 }  // namespace
 
 void Heap::RecordPeak() {
@@ -278,7 +272,10 @@ void Heap::LeaveSlabs() {
 }
 
 void Heap::ForgetCounts() {
-  for (HeapClass& one : classes) one.counts.Clear();
+  for (HeapClass& one : classes) {
+    HEAPTAP_ASSERT(one.queue.first() == nullptr);
+    one.counts.Clear();
+  }
 }
 
 void PushWake(Heap* heap, Slab* slab) {
@@ -303,7 +300,8 @@ void FreeRemotely(Slab* slab, Block* block) {
   if ((old & kNotifyBit) == 0) return;
   // The slab is not released before this wake arrives.
   PushWake(heap, slab);
-  current_heap->waking.store(nullptr, std::memory_order_relaxed);
+  // Release: the child of a fork finds the wake on the list, or else here.
+  current_heap->waking.store(nullptr, std::memory_order_release);
 }
 
 }  // namespace heaptap

@@ -38,8 +38,8 @@
 
 namespace heaptap {
 
-// Of many blocks that another thread has freed, a refill takes this many and visits them: one walk along them brings
-// them nearer in a third of the time that malloc would take one by one, and no call of malloc waits for more.
+// When another thread has freed many blocks, a refill takes only this many, and walks along them: the walk costs a
+// third of the cache misses that malloc would pay one by one. The number bounds what one call of malloc waits for.
 inline constexpr uint32_t kDistantBlocks = 16;
 
 // A slow path of malloc, for a request that finds no block ready. `size_class`: kSmallClasses if slabs serve no such
@@ -110,7 +110,7 @@ struct Heap {
   uint64_t idle_since;             // CoarseMilliseconds() at the last ReleaseIdle
   std::atomic<uint32_t> busy;      // 1: its thread is in a slow path
   std::atomic<uint32_t> borrowed;  // 1: another thread uses it, and slow paths wait (borrow.h)
-  HeapState state;                 // this and the fields up to `next` are thread.cc's, under its lock
+  HeapState state;                 // this and the fields up to `next` are under heaps_mutex (heap_list.h)
   bool orphaned;                   // parked by a fork, without a Flush
   ArenaIndex arena;                // of its slabs
   uint8_t exit_rounds;             // calls of the thread's destructor so far
@@ -121,8 +121,8 @@ struct Heap {
 
   alignas(Countdown) unsigned char observer_state[observer::kStateBytes];
 
-  bool has_more;          // the last borrower has left wakes (thread.cc, under its lock)
-  uint64_t refills_seen;  // by the last round that looked whether the heap is idle (thread.cc, under its lock)
+  bool has_more;          // the last borrower has left wakes (under heaps_mutex)
+  uint64_t refills_seen;  // by the last round that looked whether the heap is idle (under heaps_mutex)
   uint64_t owed_frees;    // bytes that a borrower must add to `counters`, which only the owner may do
 
   // For heap_sparse.cc.
@@ -239,6 +239,11 @@ struct Heap {
   void CollectRemote(Slab* slab);
   void BeginTurn(unsigned size_class, Slab* slab);
   void EndTurn(unsigned size_class, Slab* slab, uint32_t count);
+  // Whether no block of the class is ready or in a rest.
+  bool IsUsedUp(unsigned size_class) const {
+    return ready[size_class] == nullptr && fresh[size_class] == fresh_end[size_class] &&
+           classes[size_class].rest.first == nullptr;
+  }
   void MakeReady(unsigned size_class, BlockList list);
   Slab* FindSlab(unsigned size_class);
   void MakeRestReady(unsigned size_class);

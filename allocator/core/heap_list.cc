@@ -9,6 +9,7 @@
 #include <atomic>
 
 #include "allocator/core/arena.h"
+#include "allocator/core/check.h"
 #include "allocator/core/control.h"
 #include "allocator/core/observer.h"
 #include "allocator/core/thread_counters.h"
@@ -37,6 +38,7 @@ bool Lives(uint32_t thread_id) { return SystemCall(SYS_tkill, thread_id, 0) != -
 // A heap of the arena whose noted thread is gone. Looks at some of the heaps, in turn. nullptr: there is none among
 // them. REQUIRES: heaps_mutex is held.
 Heap* FindHeapOfEndedThread(ArenaIndex arena) {
+  HEAPTAP_ASSERT(heaps_mutex.IsMine());
   if (!has_noted.load(std::memory_order_relaxed)) return nullptr;
   // More than one, so that threads which come one after the other need few heaps.
   constexpr int kLooks = 16;
@@ -57,7 +59,8 @@ Heap* FindHeapOfEndedThread(ArenaIndex arena) {
 
 // REQUIRES: heaps_mutex is held. nullptr: out of memory.
 Heap* MakeHeap(ArenaIndex arena) {
-  constexpr size_t kHeapBytes = (sizeof(Heap) + kPageSize - 1) & ~(kPageSize - 1);
+  HEAPTAP_ASSERT(heaps_mutex.IsMine());
+  constexpr size_t kHeapBytes = RoundUp(sizeof(Heap), kPageSize);
   Heap* heap = static_cast<Heap*>(MapAligned(kHeapBytes, kPageSize));
   if (heap == nullptr) return nullptr;
   AddToFigure(&heaptap_statistics::mapped, kHeapBytes);
@@ -73,6 +76,7 @@ Heap* MakeHeap(ArenaIndex arena) {
 }  // namespace
 
 void Park(Heap* heap) {
+  HEAPTAP_ASSERT(heaps_mutex.IsMine() || IsOnlyThread());
   heap->state = HeapState::kParked;
   heap->thread_id = 0;
   heap->next_parked = parked_heaps;
@@ -82,6 +86,7 @@ void Park(Heap* heap) {
 }
 
 void ParkBehindOthers(Heap* heap) {
+  HEAPTAP_ASSERT(heaps_mutex.IsMine());
   if (parked_heaps == nullptr) return Park(heap);
   heap->state = HeapState::kParked;
   heap->next_parked = nullptr;
@@ -91,6 +96,7 @@ void ParkBehindOthers(Heap* heap) {
 }
 
 Heap* TakeParked(int arena) {
+  HEAPTAP_ASSERT(heaps_mutex.IsMine());
   Heap* before = nullptr;
   Heap* heap = parked_heaps;
   for (; heap != nullptr && arena != kAnyArena && heap->arena != arena; heap = heap->next_parked) before = heap;
@@ -104,6 +110,7 @@ Heap* TakeParked(int arena) {
 }
 
 void NoteThread(Heap* heap) {
+  HEAPTAP_ASSERT(!heaps_mutex.IsMine());
   has_noted.store(true, std::memory_order_relaxed);
   MutexLock lock(heaps_mutex);
   heap->thread_id = ThreadId();

@@ -26,7 +26,7 @@ extern uint64_t observer_seed;  // for the observer's state of the heaps
 
 inline constexpr int kAnyArena = -1;
 
-// The first three are called under heaps_mutex.
+// The first three REQUIRE heaps_mutex; the child of a fork parks heaps without it.
 
 // The heap is the next that a new thread gets.
 void Park(Heap* heap);

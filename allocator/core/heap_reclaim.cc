@@ -13,10 +13,8 @@
 namespace heaptap {
 namespace {
 
-// The owner may lower `used` meanwhile.
-[[gnu::no_sanitize_thread, gnu::noinline]] uint32_t UsedNow(const Slab* slab) {
-  return __atomic_load_n(&slab->used, __ATOMIC_RELAXED);
-}
+// The owner may lower `used` meanwhile. Acquire: pairs with PushLocalFree; what it has freed is on local_free.
+uint32_t UsedNow(const Slab* slab) { return __atomic_load_n(&slab->used, __ATOMIC_ACQUIRE); }
 
 // Whether other threads have freed all blocks of the slab that were ready or live. Then no fast path of the owner can
 // reach the slab, and none is in the middle of a free in it: such a free has not lowered `used` yet. A double free,
@@ -25,7 +23,6 @@ bool IsFreedByOthers(Slab* slab) {
   // Acquire: pairs with FreeRemotely; the links in the blocks are written.
   const uintptr_t remote = slab->remote_free.load(std::memory_order_acquire);
   if (RemoteCount(remote) == 0 || RemoteCount(remote) != UsedNow(slab) - slab->returned) return false;
-  AcquireFromOwner(slab);
   return !IsShortCycle(RemoteBlocks(remote));
 }
 

@@ -10,8 +10,8 @@
 namespace heaptap {
 namespace {
 
-// Slabs that one slow path looks at. To search one takes some microseconds, and each row of pages that it returns one
-// more, so it stops at the first that has returned enough.
+// The most slabs that one slow path looks at. Looking at a slab takes a few microseconds, and returning a row of pages
+// takes one more, so the search stops once enough is returned.
 constexpr int kLooks = 8;
 
 // A class with fewer queued slabs needs their free blocks itself.

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "allocator/core/check.h"
 #include "allocator/core/control.h"
 #include "allocator/core/decay.h"
 #include "allocator/core/slab.h"
@@ -37,6 +38,7 @@ struct Leaving {
 
 // REQUIRES: cache_mutex is held.
 Huge* Remove(unsigned index) {
+  HEAPTAP_ASSERT(cache_mutex.IsMine());
   Huge* huge = entries[index].huge;
   kept_bytes -= entries[index].mapped;
   AddToFigure(&heaptap_statistics::dirty, -static_cast<int64_t>(entries[index].mapped));
@@ -106,7 +108,10 @@ bool PurgeHuge(uint64_t milliseconds) {
   return leaving.count != 0;
 }
 
-size_t KeptHugeBytes() { return kept_bytes; }
+size_t KeptHugeBytes() {
+  HEAPTAP_ASSERT(cache_mutex.IsMine() || IsOnlyThread());
+  return kept_bytes;
+}
 
 unsigned ListKeptHuge(KeptHuge (&kept)[kMostKeptHuge]) {
   MutexLock lock(cache_mutex);

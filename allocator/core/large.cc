@@ -21,12 +21,14 @@ constexpr size_t kUnit = size_t{1} << kShortShift;
 
 size_t UnitsFor(size_t size) { return (size + kUnit - 1) / kUnit; }
 
-size_t PagesFor(size_t size) { return (size + kPageSize - 1) & ~(kPageSize - 1); }
+size_t PagesFor(size_t size) { return RoundUp(size, kPageSize); }
+
+Huge* DescriptorOf(void* pointer) { return reinterpret_cast<Huge*>(static_cast<char*>(pointer) - kPageSize); }
 
 char* HugeMemory(Huge* huge) { return reinterpret_cast<char*>(huge) + kPageSize; }
 
-// Runs from this size on go back to the system at once while much is dirty. Smaller ones would cost more calls than
-// their memory is worth: they go back together (PurgeExcess).
+// Runs from this size on go back to the system at once while much is dirty. The memory of a smaller
+// one is not worth a system call: PurgeExcess returns them together.
 constexpr size_t kEagerMinimum = 1024 * 1024;
 
 // Milliseconds. A block that was freed so long ago is less likely to be the next one than a block that is freed now.
@@ -127,7 +129,7 @@ Huge* MapHuge(size_t mapped, size_t alignment) {
   if (pointer == nullptr) return nullptr;
   CountMapped(static_cast<int64_t>(mapped));
   AddToFigure(&heaptap_statistics::metadata, kPageSize);
-  Huge* huge = HugeOf(pointer);
+  Huge* huge = DescriptorOf(pointer);
   // With the descriptor's page, so that all of it is one mapping: the system moves no others.
   AdviseHugePages(huge, mapped + kPageSize, true);
   huge->mapped = mapped;
@@ -151,8 +153,8 @@ void* AllocateHuge(Arena& arena, size_t size, size_t alignment, size_t requested
 }  // namespace
 
 Huge* HugeOf(void* pointer) {
-  if ((reinterpret_cast<uintptr_t>(pointer) & (kChunkSize - 1)) != 0) return nullptr;
-  return reinterpret_cast<Huge*>(static_cast<char*>(pointer) - kPageSize);
+  HEAPTAP_ASSERT(ChunkKind(pointer) == kHuge);
+  return (reinterpret_cast<uintptr_t>(pointer) & (kChunkSize - 1)) != 0 ? nullptr : DescriptorOf(pointer);
 }
 
 bool IsInsideHuge(const void* pointer) {
@@ -198,6 +200,7 @@ void FreeHuge(Huge* huge, bool returns_memory) {
 }
 
 bool ResizeRun(Slab* run, size_t size, size_t requested) {
+  HEAPTAP_ASSERT(size == RoundUpToClass(size));
   size_t units = UnitsFor(size);
   if (size > kRunMaximum || (units != run->units && !ResizeUnits(run, units))) return false;
   void* pointer = SlabMemory(run);
@@ -208,6 +211,7 @@ bool ResizeRun(Slab* run, size_t size, size_t requested) {
 }
 
 bool ResizeHuge(Huge* huge, size_t size, size_t requested) {
+  HEAPTAP_ASSERT(size == RoundUpToClass(size));
   size_t old_mapped = huge->mapped;
   if (!ResizeHugeMapping(huge, PagesFor(size))) return false;
   char* pointer = HugeMemory(huge);

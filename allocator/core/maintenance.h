@@ -8,6 +8,8 @@
 
 #include <stdint.h>
 
+#include <atomic>
+
 #include "allocator/core/heap.h"
 
 namespace heaptap {
@@ -24,6 +26,7 @@ DueMaintenance MaintainHeap(Heap* heap);
 
 // Counts a slow path of the heap. Calls MaintainHeap when the count is used up. REQUIRES: the caller uses the heap.
 inline DueMaintenance CountSlowPath(Heap* heap) {
+  HEAPTAP_ASSERT(heap->busy.load(std::memory_order_relaxed) != 0);
   if (HEAPTAP_LIKELY(heap->ticks_left != 0)) {
     heap->ticks_left--;
     return DueMaintenance::kNothing;

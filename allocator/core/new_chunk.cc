@@ -31,7 +31,7 @@ constinit bool is_locked;
 // its descriptors.
 void UnlockTable(const WrittenEntries& written) {
   const auto page_at = [](size_t index) {
-    return (reinterpret_cast<uintptr_t>(chunk_table + index) + kPageSize - 1) & ~uintptr_t{kPageSize - 1};
+    return RoundUp(reinterpret_cast<uintptr_t>(chunk_table + index), kPageSize);
   };
   const auto unlock = [](uintptr_t begin, uintptr_t end) {
     if (begin < end) UnlockPages(reinterpret_cast<void*>(begin), end - begin);

@@ -15,7 +15,7 @@
 namespace heaptap {
 
 // The bytes of the pages that the descriptors of the first `units` units of a chunk take.
-constexpr size_t DescriptorBytes(size_t units) { return (units * sizeof(Slab) + kPageSize - 1) & ~(kPageSize - 1); }
+constexpr size_t DescriptorBytes(size_t units) { return RoundUp(units * sizeof(Slab), kPageSize); }
 
 // Entries of chunk_table, from `begin` to before `end`. Those outside were never written. Empty: begin >= end.
 struct WrittenEntries {

@@ -87,9 +87,9 @@ void* AllocateBlock(Arena& arena, unsigned size_class, size_t requested, uint64_
 // Frees a block that TakeBlock returned: calls EndSample, Freed and ReturnBlock.
 void FreeBlock(Slab* slab, Block* block);
 
-// Frees all live blocks of the observer's slab, as FreeBlock does. The observer uses the slab no more. REQUIRES: no
-// thread allocates or frees a block of the slab's arena.
-void DiscardBlocks(Slab* slab);
+// Frees all live blocks of the observer's slab, as FreeBlock does. The observer uses the slab no more. False: another
+// thread has released it since the caller looked (Trim). REQUIRES: no thread allocates or frees a block of the arena.
+bool DiscardBlocks(Arena& arena, Slab* slab);
 // Forgets what the arena has counted.
 void ForgetCounts(Arena* arena);
 

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "allocator/core/control.h"
 #include "allocator/core/slab.h"
 #include "allocator/platform/system.h"
 
@@ -11,10 +12,11 @@ namespace heaptap {
 constinit CoreOptions core_options{};
 
 void SetCoreOptions(CoreOptions options) {
-  core_options = options;
   const bool is_slow =
       options.fill_on_free || options.fill_on_allocation != FillOnAllocation::kNothing || options.abort_invalid_free;
-  core_options.owner_bits = is_slow ? kSlowBit : 0;
+  options.owner_bits = is_slow ? kSlowBit : 0;
+  HEAPTAP_ASSERT(ReadFigure(&heaptap_statistics::mapped) == 0 || options.owner_bits == core_options.owner_bits);
+  core_options = options;
 }
 
 void AbortIfXmalloc(const char* error) {

@@ -42,7 +42,8 @@ struct CoreOptions {
 // Constant after SetCoreOptions. Zero-initialised state is valid: jemalloc's defaults.
 extern CoreOptions core_options;
 
-// Ignores `options.owner_bits`, which follows from the other fields. REQUIRES: no heap is in use yet.
+// Ignores `options.owner_bits`, which follows from the other fields. REQUIRES: no heap is in use yet, or
+// its owner words do not change.
 void SetCoreOptions(CoreOptions options);
 
 // xmalloc. ------------------------------------------------------------------------------------------------------------

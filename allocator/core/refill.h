@@ -16,8 +16,8 @@
 
 namespace heaptap {
 
-// A recycled batch of fewer blocks is poor: it hardly repays the slow path. The limit is a small share of the slab:
-// for batches of n blocks, the slabs of a class must have n free blocks each on average.
+// A recycled batch of fewer blocks is "poor": it hardly pays for its slow path. The limit is a small share of a slab,
+// because to get n blocks from each batch the slabs of a class must keep n free blocks each.
 inline constexpr uint32_t kPoorShare = 16;
 inline constexpr uint32_t kPoorBlocks = 16;
 // After this many poor batches, less the good ones, the class gets another slab.
@@ -27,8 +27,10 @@ inline constexpr uint32_t kAllBlocks = UINT32_MAX;
 
 // Cuts a list behind `count` blocks, and returns what follows them. REQUIRES: 1 <= count < length of the list.
 inline Block* CutBehind(Block* last, uint32_t count) {
+  HEAPTAP_ASSERT(count != 0);
   while (--count != 0) last = last->next;
   Block* behind = last->next;
+  HEAPTAP_ASSERT(behind != nullptr);
   last->next = nullptr;
   return behind;
 }
@@ -84,6 +86,7 @@ inline void Heap::EndTurn(unsigned size_class, Slab* slab, uint32_t count) {
 // Puts blocks of the list on the ready list, as many as the countdown allows, and makes the others the rest. REQUIRES:
 // the class has no block that is ready or in a rest, and the countdown allows one at least.
 [[gnu::always_inline]] inline void Heap::MakeReady(unsigned size_class, BlockList list) {
+  HEAPTAP_ASSERT(IsUsedUp(size_class) && countdown().Allowance(size_class) != 0);
   const uint64_t limit = countdown().Allowance(size_class);
   if (HEAPTAP_UNLIKELY(list.length > limit)) {
     const auto count = static_cast<uint32_t>(limit);
@@ -100,6 +103,7 @@ inline void Heap::EndTurn(unsigned size_class, Slab* slab, uint32_t count) {
 
 // Makes the rest ready. REQUIRES: it is not empty; and as above.
 [[gnu::always_inline]] inline void Heap::MakeRestReady(unsigned size_class) {
+  HEAPTAP_ASSERT(classes[size_class].rest.first != nullptr);
   const BlockList rest = classes[size_class].rest;
   classes[size_class].rest = {};
   MakeReady(size_class, rest);
@@ -108,6 +112,7 @@ inline void Heap::EndTurn(unsigned size_class, Slab* slab, uint32_t count) {
 // Makes a batch of at most `most` freed blocks, and takes one. REQUIRES: the slab is the first of its queue, its
 // local_free is not empty; and as MakeReady.
 [[gnu::always_inline]] inline void* Heap::Recycle(unsigned size_class, Slab* slab, uint32_t most) {
+  HEAPTAP_ASSERT(slab == classes[size_class].queue.first() && slab->local_free != nullptr);
   BeginTurn(size_class, slab);
   const uint32_t used = slab->used;
   const BlockList taken = TakeLocal(slab, most);
@@ -118,6 +123,7 @@ inline void Heap::EndTurn(unsigned size_class, Slab* slab, uint32_t count) {
 
 // Makes a batch, and takes a block. nullptr: out of memory. REQUIRES: as MakeReady.
 [[gnu::always_inline]] inline void* Heap::Refill(unsigned size_class) {
+  HEAPTAP_ASSERT(IsUsedUp(size_class) && countdown().Allowance(size_class) != 0);
   HeapClass& mine = classes[size_class];
   Slab* slab = mine.queue.first();
   const bool is_frequent =

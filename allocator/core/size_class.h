@@ -14,9 +14,11 @@
 
 #include <array>
 
+#include "allocator/platform/assert.h"
+#include "allocator/platform/numbers.h"
+
 namespace heaptap {
 
-inline constexpr size_t kPageSize = 4096;
 // Larger requests fail: the difference of two pointers into a block must be representable.
 inline constexpr size_t kMaximumRequest = PTRDIFF_MAX;
 // The largest class that is not above kMaximumRequest.
@@ -30,11 +32,11 @@ inline constexpr size_t kSmallMaximum = 32 * 1024;
 // The smallest class that holds `size` bytes. 0 if there is none (size > kMaximumRequest).
 constexpr size_t RoundUpToClass(size_t size) {
   if (size <= 8) return 8;
-  if (size <= 128) return (size + 15) & ~size_t{15};
+  if (size <= 128) return RoundUp(size, 16);
   if (size > kMaximumRequest) return 0;
   unsigned log2 = 63 - __builtin_clzll(size - 1);
   size_t spacing = size_t{1} << (log2 - 2);
-  return (size + spacing - 1) & ~(spacing - 1);
+  return RoundUp(size, spacing);
 }
 
 // The usable size of an aligned allocation, by jemalloc's rules (its sz_sa2u): a class whose blocks are always aligned
@@ -42,7 +44,7 @@ constexpr size_t RoundUpToClass(size_t size) {
 constexpr size_t RoundUpToAlignedClass(size_t size, size_t alignment) {
   constexpr size_t kSmallLimit = 14 * 1024;
   if (size <= kSmallLimit && alignment <= kPageSize) {
-    size_t usable = RoundUpToClass((size + alignment - 1) & ~(alignment - 1));
+    size_t usable = RoundUpToClass(RoundUp(size, alignment));
     if (usable < kLargeMinimum) return usable;
   }
   return size <= kLargeMinimum ? kLargeMinimum : RoundUpToClass(size);
@@ -50,6 +52,7 @@ constexpr size_t RoundUpToAlignedClass(size_t size, size_t alignment) {
 
 // The number of a class in the order of sizes. REQUIRES: `size` is a class size.
 constexpr unsigned ClassNumber(size_t size) {
+  HEAPTAP_ASSERT(size == RoundUpToClass(size));
   if (size <= 128) return static_cast<unsigned>(size / 16);
   unsigned log2 = 63 - __builtin_clzll(size - 1);
   constexpr unsigned kFirst = 9;  // the number of 160, the first of four classes above 2^7
@@ -70,6 +73,7 @@ inline constexpr unsigned kPageClasses = kClasses - ClassNumber(kEveryClassIsPag
 // The number, among these classes, of the largest that is at most `size`. REQUIRES: `size` is a positive multiple of
 // kPageSize.
 constexpr unsigned PageClassNumber(size_t size) {
+  HEAPTAP_ASSERT(size != 0 && size % kPageSize == 0);
   if (size < kEveryClassIsPages) return static_cast<unsigned>(size / kPageSize) - 1;
   size_t size_class = RoundUpToClass(size);
   unsigned number = ClassNumber(size_class) - ClassNumber(kEveryClassIsPages) + 3;
@@ -113,6 +117,7 @@ inline constexpr auto kCoarseTable = size_class_internal::MakeTable<kCoarseStep,
 
 // The number of the smallest class that holds `size` bytes. REQUIRES: size <= kSmallMaximum.
 constexpr unsigned ClassOf(size_t size) {
+  HEAPTAP_ASSERT(size <= kSmallMaximum);
   return size <= kFineMaximum ? kFineTable[size] : kCoarseTable[(size + kCoarseStep - 1) / kCoarseStep];
 }
 

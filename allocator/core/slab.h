@@ -38,38 +38,17 @@
 #include <atomic>
 
 #include "allocator/core/size_class.h"
-
-#ifdef HEAPTAP_DEBUG
-#define HEAPTAP_ASSERT(condition) ((condition) ? (void)0 : __builtin_trap())
-#else
-#define HEAPTAP_ASSERT(condition) ((void)0)
-#endif
+#include "allocator/platform/assert.h"
+#include "allocator/platform/fence.h"
 
 #define HEAPTAP_LIKELY(condition) __builtin_expect(!!(condition), 1)
 #define HEAPTAP_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 
-#ifdef __SANITIZE_THREAD__
-extern "C" void __tsan_acquire(void* address);
-extern "C" void __tsan_release(void* address);
-#endif
-
 namespace heaptap {
-
-// What the sanitizer cannot know: that a borrower of the heap comes after the owner's frees (borrow.h).
-inline void ReleaseToBorrower([[maybe_unused]] void* slab) {
-#ifdef __SANITIZE_THREAD__
-  __tsan_release(slab);
-#endif
-}
-inline void AcquireFromOwner([[maybe_unused]] void* slab) {
-#ifdef __SANITIZE_THREAD__
-  __tsan_acquire(slab);
-#endif
-}
 
 // The order of free's load of an owner word. It pairs with a borrower of the heap that has brought the slab back
 // (Heap::MarkNotFull). The compiler takes one instruction more for an acquire, so only the sanitizer gets one; others
-// have a fence for the compiler behind the load.
+// have a fence behind the load.
 #ifdef __SANITIZE_THREAD__
 inline constexpr std::memory_order kOwnerOrder = std::memory_order_acquire;
 #else
@@ -211,6 +190,7 @@ inline uint8_t ChunkKind(const void* pointer) {
 
 // The descriptor of the unit that holds `pointer`. REQUIRES: `shift` == ChunkKind(pointer) > kFreedHuge.
 inline Slab* SlabOf(const void* pointer, unsigned shift) {
+  HEAPTAP_ASSERT(shift > kFreedHuge && shift == ChunkKind(pointer));
   uintptr_t address = reinterpret_cast<uintptr_t>(pointer);
   uintptr_t unit = (address & (kChunkSize - 1)) >> shift;
   uintptr_t chunk = (address >> kChunkShift & ((size_t{1} << (kAddressBits - kChunkShift)) - 1)) << kChunkShift;
@@ -281,19 +261,21 @@ bool IsFreeBlock(const Slab* slab, const Block* block);
 [[gnu::always_inline]] inline bool PushLocalFree(Slab* slab, Block* block) {
   block->next = slab->local_free;
   slab->local_free = block;
-  // A thread that borrows the heap (borrow.h) takes the slab when `used` has no block of the owner's any more. The
-  // owner must be done with it then; x86 keeps the order of stores, so a fence for the compiler is enough.
-  std::atomic_signal_fence(std::memory_order_release);
-  slab->used--;
-  const bool is_empty = slab->used == 0;
-  ReleaseToBorrower(slab);
-  return is_empty;
+  // Release: a thread that borrows the heap (borrow.h) takes the slab when `used` has no block of the owner's any more.
+  // The owner is done with it then.
+  return ReleaseOne(&slab->used);
 }
 
 // Whether a list of blocks returns to its first block after one or two steps, as after a double free of that block.
 inline bool IsShortCycle(const Block* first) {
   const Block* next = first->next;
   return next != nullptr && (next == first || next->next == first);
+}
+
+inline uint32_t Length(const Block* first) {
+  uint32_t length = 0;
+  for (; first != nullptr; first = first->next) length++;
+  return length;
 }
 
 // Cuts a cyclic list before it repeats a block. Returns how many blocks it has.
@@ -310,6 +292,7 @@ class SlabList {
   void Remove(Slab* slab);
   // REQUIRES: the list is not empty.
   void MoveFirstToBack() {
+    HEAPTAP_ASSERT(first_ != nullptr);
     Slab* slab = first_;
     if (slab->next == nullptr) return;
     first_ = slab->next;

@@ -100,7 +100,7 @@ bool MayHaveFreePages(const Slab* slab) {
 }
 
 size_t ReturnFreePages(Slab* slab) {
-  HEAPTAP_ASSERT(slab->size >= kLeastSparseSize);
+  HEAPTAP_ASSERT(slab->size >= kLeastSparseSize && slab->used == slab->used_settled);
   Bits<kMostBlocks> free;
   if (!FindFreeBlocks(slab, &free)) return 0;
   size_t pages_returned = 0;

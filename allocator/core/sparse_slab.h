@@ -17,7 +17,7 @@
 
 namespace heaptap {
 
-// Of smaller blocks, a page has so many that they are hardly ever all free.
+// A page holds so many smaller blocks that they are hardly ever all free.
 inline constexpr uint32_t kLeastSparseSize = 128;
 
 // Whether the free blocks of the slab probably leave a page free. It is probable that all n blocks of a page are free

@@ -17,8 +17,16 @@
 #include "allocator/core/check.h"
 #include "allocator/core/heap.h"
 #include "allocator/core/maintenance.h"
+#include "allocator/platform/mutex.h"
 
 namespace heaptap {
+
+#ifdef HEAPTAP_DEBUG
+// Whether the calling thread holds no lock, and is in no HeapScope.
+inline bool IsOutsideSlowPaths() {
+  return !Mutex::HoldsAny() && current_heap->busy.load(std::memory_order_relaxed) == 0;
+}
+#endif
 
 // Does the work that is due for the process. REQUIRES: no lock is held, the thread is in no HeapScope.
 void MaintainProcess(DueMaintenance due);
@@ -33,11 +41,7 @@ class HeapScope {
  public:
   HeapScope() : heap_(current_heap) {
     if (HEAPTAP_UNLIKELY(heap_ == &empty_heap)) heap_ = AttachOrLockHeap();
-    HEAPTAP_ASSERT(heap_->busy.load(std::memory_order_relaxed) == 0);
-    heap_->busy.store(1, std::memory_order_relaxed);
-    // The child of a fork must see `busy` set if it sees any change of the heap. x86 keeps the order of stores, so a
-    // fence for the compiler is enough. (For the order of this store and the load below, see borrow.h.)
-    std::atomic_signal_fence(std::memory_order_seq_cst);
+    SetBusy(heap_);
     // Acquire: pairs with the end of a borrower's work.
     if (HEAPTAP_UNLIKELY(heap_->borrowed.load(std::memory_order_acquire) != 0)) WaitForBorrower(heap_);
   }
@@ -48,6 +52,7 @@ class HeapScope {
     // All changes come before `busy` is cleared. Release: for a borrower.
     heap_->busy.store(0, std::memory_order_release);
     if (HEAPTAP_UNLIKELY(IsShared(*heap_))) UnlockSharedHeap(*heap_);
+    HEAPTAP_ASSERT(!Mutex::HoldsAny());
     if (HEAPTAP_UNLIKELY(due != DueMaintenance::kNothing)) MaintainProcess(due);
   }
   HeapScope(const HeapScope&) = delete;
@@ -65,20 +70,23 @@ class HeapScope {
 };
 
 // Counts a slow path that needs no heap towards maintenance. REQUIRES: no lock is held, the thread is in no HeapScope.
-inline void TickSlowPath() { HeapScope heap; }
+inline void TickSlowPath() {
+  HEAPTAP_ASSERT(IsOutsideSlowPaths());
+  HeapScope heap;
+}
 
 // Called once, before any heap is used. `seed`: for the observer's state of the heaps.
 void StartThreads(uint64_t seed);
 // Prepares for the end of threads, before other libraries have taken all keys of thread-specific data. Later is
 // possible too. REQUIRES: no lock is held.
 void PrepareThreadExits();
-// The calling thread uses this heap from now on. REQUIRES: it has one.
+// The calling thread uses this heap from now on. REQUIRES: AdoptOrMakeHeap has made the heap the thread's.
 void SetHeapOfThread(Heap* heap);
-// Starts the observer's state of a shared heap. REQUIRES: the lock of heaps is held.
+// Starts the observer's state of a shared heap. REQUIRES: the lock of heaps is held, or it is arena 0's.
 void StartSharedHeap(Heap& heap);
 
 // Returns memory that is due to the system, and collects the blocks that were freed to a parked heap or to a sleeping
-// thread. REQUIRES: as above.
+// thread. REQUIRES: no lock is held, the thread is in no HeapScope.
 void ReturnMemory();
 
 // Calls `visit` for every heap, including the empty heap and the shared ones, while other threads may be using them.

@@ -35,6 +35,7 @@ void OnThreadExit(void* argument) {
 }  // namespace
 
 bool TakeExitKey(ThreadEnd end) {
+  HEAPTAP_ASSERT(!Mutex::HoldsAny());
   if (has_key.load(std::memory_order_acquire)) return true;
   const libc::ThreadFunctions functions = libc::FindThreadFunctions();
   if (!functions) return false;
@@ -47,6 +48,7 @@ bool TakeExitKey(ThreadEnd end) {
 }
 
 bool AwaitExit(Heap* heap, ThreadEnd end) {
+  HEAPTAP_ASSERT(!Mutex::HoldsAny());
   return TakeExitKey(end) && libc::FindThreadFunctions().setspecific(key, heap) == 0;
 }
 

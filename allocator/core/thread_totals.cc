@@ -9,6 +9,7 @@ namespace heaptap {
 namespace {
 
 void SettleAllocationsAndFrees() {
+  HEAPTAP_ASSERT(IsOutsideSlowPaths());
   HeapScope heap;
   heap->SettleAllocations();
   heap->SettleFrees();
@@ -17,12 +18,14 @@ void SettleAllocationsAndFrees() {
 }  // namespace
 
 uint64_t ReadThreadAllocated() {
+  HEAPTAP_ASSERT(IsOutsideSlowPaths());
   HeapScope heap;
   heap->SettleAllocations();
   return thread_counters.allocated;
 }
 
 uint64_t ReadThreadDeallocated() {
+  HEAPTAP_ASSERT(IsOutsideSlowPaths());
   HeapScope heap;
   heap->SettleFrees();
   return thread_counters.deallocated;

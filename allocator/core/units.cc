@@ -42,6 +42,7 @@ void AddTo(std::atomic<uint64_t>* count, uint64_t amount) { count->fetch_add(amo
 
 // REQUIRES: units_mutex is held.
 void SetChunkKind(const void* pointer, uint8_t kind) {
+  HEAPTAP_ASSERT(units_mutex.IsMine());
   const size_t index = TableIndex(pointer);
   if (index < table_begin) table_begin = index;
   if (index >= table_end) table_end = index + 1;
@@ -219,6 +220,7 @@ Slab* NewSlab(unsigned size_class, uintptr_t owner, ArenaIndex arena) {
 }
 
 void ReleaseUnits(Slab* slab, bool dirty) {
+  HEAPTAP_ASSERT(slab->owner.load(std::memory_order_relaxed) == kRunOwner || (slab->used == 0 && !slab->wake_pending));
   Chunk* chunk = ChunkOf(slab);
   uint64_t now = CoarseMilliseconds();
   MutexLock lock(units_mutex);
@@ -256,6 +258,7 @@ bool ReturnPages(Slab* slab, uint32_t first, uint32_t count) {
 }
 
 void TakePage(Slab* slab, uint32_t page) {
+  HEAPTAP_ASSERT(IsPageReturned(slab, page));
   MutexLock lock(units_mutex);
   slab->returned_pages[page / 64] &= ~(uint64_t{1} << page % 64);
   AddToFigure(&heaptap_statistics::active, int64_t{kPageSize});
@@ -355,6 +358,7 @@ TableRange UsedTable() {
 }
 
 bool IsFreeUnit(const Slab* slab) {
+  HEAPTAP_ASSERT(IsUnit(slab));
   MutexLock lock(units_mutex);
   return NextFree(ChunkOf(slab), UnitIndex(slab)) == UnitIndex(slab);
 }
@@ -367,6 +371,7 @@ PurgeCounts ReadPurgeCounts() {
 #ifdef HEAPTAP_DEBUG
 
 void CheckLockedUnits(UnitSums* sums) {
+  HEAPTAP_ASSERT((units_mutex.IsMine() && purge_mutex.IsMine()) || IsOnlyThread());
   for (const Chunks* chunks : {&short_chunks, &long_chunks}) {
     chunks->Check();
     const Chunk* chunk = chunks->first();

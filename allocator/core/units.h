@@ -49,7 +49,7 @@ void PurgeExcess();
 // Returns pages of a slab to the system, and notes them in Slab::returned_pages. They count as active no more. False:
 // the system refuses, and nothing has changed.
 bool ReturnPages(Slab* slab, uint32_t first, uint32_t count);
-// A returned page will be used again: undoes the note.
+// A returned page will be used again: undoes the note. REQUIRES: IsPageReturned.
 void TakePage(Slab* slab, uint32_t page);
 void TakeAllPages(Slab* slab);
 

@@ -19,6 +19,7 @@ using heaptap::Charge;
 using heaptap::ChargedSize;
 using heaptap::host;
 using heaptap::IsOfGuest;
+using heaptap::IsPowerOfTwo;
 using heaptap::SampleTraits;
 using heaptap::ServedByHost;
 using heaptap::TakeSample;
@@ -33,8 +34,6 @@ size_t SizeOf(size_t size) { return size != 0 ? size : 1; }
 SampleTraits TraitsOf(int flags) { return {size_t{1} << (flags & kAlignmentMask), (flags & MALLOCX_ZERO) != 0}; }
 
 void* TakeExtendedSample(size_t size, int flags) { return TakeSample(SizeOf(size), TraitsOf(flags)); }
-
-bool IsPowerOfTwo(size_t number) { return number != 0 && (number & (number - 1)) == 0; }
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 
 #include "allocator/guest/early_blocks.h"
 #include "allocator/guest/thread.h"
+#include "allocator/platform/assert.h"
 #include "allocator/platform/objects.h"
 #include "allocator/platform/system.h"
 
@@ -53,7 +54,7 @@ HEAPTAP_HOST_EXTENDED_FUNCTIONS(HEAPTAP_EARLY)
 HEAPTAP_HOST_NEW_FUNCTIONS(HEAPTAP_EARLY)
 #undef HEAPTAP_EARLY
 
-// Before the host is found; and after that, if it lacks the function.
+// Two stand-ins for each function: `first` until the host is found, and `missing` if the host lacks the function.
 #define HEAPTAP_FIRST_AND_MISSING(result, entry, name, parameters, arguments)          \
   namespace missing {                                                                  \
   result entry parameters {                                                            \
@@ -133,6 +134,7 @@ void FindHost() {
 void* FindInHost(const char* name) { return FindInHost(host_facts.malloc, name); }
 
 bool HasHostFunction(const char* name) {
+  HEAPTAP_ASSERT(host.malloc != first::malloc);
 #define HEAPTAP_HAS(result, entry, text, parameters, arguments) \
   if (strcmp(name, text) == 0) return host.entry != missing::entry;
   HEAPTAP_HOST_FUNCTIONS(HEAPTAP_HAS)

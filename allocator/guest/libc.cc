@@ -21,12 +21,11 @@
 using heaptap::Charge;
 using heaptap::ChargedSize;
 using heaptap::host;
+using heaptap::IsPowerOfTwo;
 using heaptap::ServedByHost;
 using heaptap::TakeSample;
 
 namespace {
-
-bool IsPowerOfTwo(size_t number) { return number != 0 && (number & (number - 1)) == 0; }
 
 // Whether realloc with size 0 frees the block and returns nullptr, as the host does it.
 bool DoesSizeZeroFree() {
@@ -122,7 +121,7 @@ HEAPTAP_C_EXPORT void* valloc(size_t size) {
 }
 
 HEAPTAP_C_EXPORT void* pvalloc(size_t size) {
-  const size_t pages = (size + heaptap::kPageSize - 1) & ~(heaptap::kPageSize - 1);
+  const size_t pages = heaptap::RoundUp(size, heaptap::kPageSize);
   void* sample = size <= heaptap::kMaximumRequest ? TakeAlignedSample(heaptap::kPageSize, pages) : nullptr;
   return sample != nullptr ? sample : ServedByHost(host.pvalloc(size));
 }

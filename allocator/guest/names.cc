@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "allocator/guest/host.h"
+#include "allocator/platform/assert.h"
 #include "allocator/platform/operators.h"
 #include "allocator/platform/own_names.h"
 
@@ -28,6 +29,9 @@ bool IsMissingOrOperator(const char* name) { return IsOperator(name) || IsMissin
 
 }  // namespace
 
-void HideMissingNames() { HideNames(MayTakeOperators() ? IsMissing : IsMissingOrOperator); }
+void HideMissingNames() {
+  HEAPTAP_ASSERT(host_facts.malloc != nullptr);
+  HideNames(MayTakeOperators() ? IsMissing : IsMissingOrOperator);
+}
 
 }  // namespace heaptap

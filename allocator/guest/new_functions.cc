@@ -10,6 +10,8 @@
 
 #include "allocator/guest/host.h"
 #include "allocator/guest/thread.h"
+#include "allocator/platform/assert.h"
+#include "allocator/platform/operators.h"
 
 namespace heaptap {
 
@@ -59,6 +61,7 @@ uint64_t TryNew(New allocate, Delete release) {
 }  // namespace
 
 void FindNewFunctions() {
+  HEAPTAP_ASSERT(MayTakeOperators());
   next = host;
   // A host that has no memory may end the program in an operator new. Only what malloc charges is sampled then.
   void* block = host.malloc(1);

@@ -11,8 +11,8 @@
 
 namespace heaptap {
 
-// Whether the host's aligned operators new round the size up to the alignment before they come back. C++ libraries do,
-// since aligned_alloc may insist on it.
+// Whether the aligned operators new of the C++ library round the size up to the alignment before they call malloc. Most
+// do, since aligned_alloc may insist on it.
 extern bool aligned_new_rounds;
 
 // The size with which an operator new comes back. With another size, the second charge would not be the first.

@@ -9,6 +9,7 @@
 #include "allocator/core/chunk_memory.h"
 #include "allocator/core/control.h"
 #include "allocator/core/slab.h"
+#include "allocator/platform/mutex.h"
 #include "allocator/platform/system.h"
 #include "allocator/sampling/sampled_blocks.h"
 
@@ -46,8 +47,6 @@ constinit std::atomic<Slot> slots[kSlots];
 constinit HugeSample huge_samples[kSlots]{};
 
 uintptr_t Begin() { return guest_range.begin.load(std::memory_order_acquire); }
-
-size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) & ~(unit - 1); }
 
 // As hard to guess as the addresses of the stack and of this library, which the kernel has chosen. No system call: a
 // filter may kill a process for one that it does not know.
@@ -133,15 +132,20 @@ void CloseSlots(size_t first, size_t bytes) {
 
 }  // namespace
 
-bool IsOwn(const void* pointer) { return slots[SlotOf(pointer)].load(std::memory_order_acquire) == Slot::kOwn; }
+bool IsOwn(const void* pointer) {
+  HEAPTAP_ASSERT(IsInRange(pointer));
+  return slots[SlotOf(pointer)].load(std::memory_order_acquire) == Slot::kOwn;
+}
 
 void* MapChunkMemory(size_t size) {
+  HEAPTAP_ASSERT(size <= kChunkSize && size % kPageSize == 0 && Mutex::Holds(LockRank::kUnits));
   char* memory = OpenSlots(size, 1, kChunkSize, MapKind::kMemory);
   if (memory != nullptr) SetSlots(SlotOf(memory), 1, Slot::kOwn);
   return memory;
 }
 
 void* TakeHugeSample(size_t usable, size_t alignment, uint64_t serial) {
+  HEAPTAP_ASSERT(IsPowerOfTwo(alignment));
   if (usable > kBytes) return nullptr;
   const size_t bytes = MappedBytes(usable);
   const size_t count = HugeSlots(bytes);
@@ -155,6 +159,7 @@ void* TakeHugeSample(size_t usable, size_t alignment, uint64_t serial) {
 }
 
 HugeSample* FindHugeSample(const void* pointer) {
+  HEAPTAP_ASSERT(IsOwn(pointer));
   HugeSample* sample = &huge_samples[SlotOf(pointer)];
   const bool begins = (reinterpret_cast<uintptr_t>(pointer) & (kChunkSize - 1)) == 0;
   return begins && sample->bytes != 0 ? sample : nullptr;

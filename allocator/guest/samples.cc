@@ -15,7 +15,7 @@
 #include "allocator/core/thread.h"
 #include "allocator/core/units.h"
 #include "allocator/guest/copy.h"
-#include "allocator/guest/countdown.h"
+#include "allocator/guest/decision.h"
 #include "allocator/guest/early_blocks.h"
 #include "allocator/guest/host.h"
 #include "allocator/guest/range.h"
@@ -173,7 +173,7 @@ void* MoveHuge(void* pointer, const Found& found, size_t size, const Decision& d
 // No live block of the guest begins there.
 void RefuseInvalidFree(const void* pointer) {
   const unsigned kind = ChunkKind(pointer);
-  const bool is_free = kind > kFreedHuge && IsFreeUnit(SlabOf(pointer, kind));
+  const bool is_free = kind > kFreedHuge && IsUnit(SlabOf(pointer, kind)) && IsFreeUnit(SlabOf(pointer, kind));
   RefuseFree(pointer, is_free ? InvalidFree::kSecond : InvalidFree::kInside);
 }
 
@@ -196,6 +196,7 @@ bool ReadsAsZero(const void* pointer) {
 }
 
 void* ResizeSample(void* pointer, size_t size) {
+  HEAPTAP_ASSERT(IsInRange(pointer) && size != 0);
   if (!IsOwn(pointer)) return host.realloc(pointer, size);
   const Found found = Find(pointer);
   if (found.usable == 0) {
@@ -216,6 +217,7 @@ void* ResizeSample(void* pointer, size_t size) {
 }
 
 void FreeSample(void* pointer) {
+  HEAPTAP_ASSERT(IsInRange(pointer));
   if (!IsOwn(pointer)) return host.free(pointer);
   const Found found = Find(pointer);
   if (found.slab == nullptr && found.huge == nullptr) return RefuseInvalidFree(pointer);
@@ -232,6 +234,7 @@ void FreeSample(void* pointer) {
 }
 
 size_t SampleUsableSize(const void* pointer) {
+  HEAPTAP_ASSERT(IsInRange(pointer));
   return IsOwn(pointer) ? Find(pointer).usable : host.malloc_usable_size(const_cast<void*>(pointer));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a guest keeps for each thread, above all the countdown to the next sample (countdown.h).
+// What a guest keeps for each thread, above all the countdown to the next sample (decision.h).
 //
 // For the calling thread. Zero-initialised state is valid: the first allocation takes the slow path.
 #ifndef HEAPTAP_ALLOCATOR_GUEST_THREAD_H_
@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "allocator/core/slab.h"
+#include "allocator/platform/charge.h"
 
 namespace heaptap {
 
@@ -27,9 +28,6 @@ struct GuestThread {
 };
 
 extern constinit thread_local GuestThread guest_thread;
-
-// What an allocation of `size` bytes takes from the countdown. A size that is too large to exist may have any charge.
-constexpr uint64_t ChargeOf(size_t size) { return 2 * size + 24; }
 
 // The size whose charge an aligned allocation takes: hosts may round its usable size up to the alignment.
 constexpr size_t ChargedSize(size_t size, size_t alignment) { return size + alignment - 1; }

@@ -29,7 +29,7 @@ constexpr size_t kGlibcHeader = 16;
 
 size_t Ask(size_t size, size_t alignment) {
   if (host_facts.is_glibc && size >= kGlibcMaps) {
-    return ((size + kGlibcHeader + kPageSize - 1) & ~(kPageSize - 1)) - kGlibcHeader;
+    return RoundUp(size + kGlibcHeader, kPageSize) - kGlibcHeader;
   }
   const bool is_ordinary = alignment <= kOrdinaryAlignment;
   if (host_facts.nallocx != nullptr) {

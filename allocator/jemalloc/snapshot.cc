@@ -35,7 +35,7 @@ uint64_t start;  // Nanoseconds()
 
 constexpr size_t DivideRoundingUp(size_t dividend, size_t divisor) { return (dividend + divisor - 1) / divisor; }
 
-size_t RoundUpToPage(size_t bytes) { return (bytes + kPageSize - 1) & ~(kPageSize - 1); }
+size_t RoundUpToPage(size_t bytes) { return RoundUp(bytes, kPageSize); }
 
 // REQUIRES: as SnapshotScope.
 Snapshot& FiguresOf(size_t arena) {
@@ -269,6 +269,7 @@ void Add(Snapshot* sum, const Snapshot& part) {
 // Makes the calling thread's own requests exact, and those in shared heaps. REQUIRES: no lock is held, since the end of
 // the HeapScope may print statistics, which takes a snapshot.
 void SettleAllocations() {
+  HEAPTAP_ASSERT(!Mutex::HoldsAny());
   {
     HeapScope heap;
     heap->SettleAllocations();
@@ -281,6 +282,7 @@ void SettleAllocations() {
 
 // REQUIRES: snapshot_mutex is held.
 void FillSnapshot() {
+  HEAPTAP_ASSERT(snapshot_mutex.IsMine());
   valid = false;
   epochs++;
   ForEachArena([](Arena& arena) { memset(&FiguresOf(arena.index), 0, sizeof(Snapshot)); });
@@ -319,6 +321,7 @@ void TakeSnapshot() {
 }
 
 SnapshotScope::SnapshotScope(size_t arena, const Snapshot* copy) : figures_(copy), is_locked_(copy == nullptr) {
+  HEAPTAP_ASSERT(arena < ArenaCount() || arena == kAllArenas || arena == kDestroyedArenas);
   if (!is_locked_) return;
   snapshot_mutex.Lock();
   if (!valid) FillSnapshot();

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "allocator/platform/assert.h"
+#include "allocator/platform/mutex.h"
 #include "allocator/platform/objects.h"
 #include "allocator/platform/system.h"
 
@@ -43,6 +45,7 @@ Function FindLate(Function known, const char* name) {
 }  // namespace
 
 ThreadFunctions FindThreadFunctions() {
+  HEAPTAP_ASSERT(!Mutex::HoldsAny());
   ThreadFunctions found;
   found.create = FindLate(&pthread_create, "pthread_create");
   // One library has them all.

@@ -10,6 +10,8 @@
 
 #include <bit>
 
+#include "allocator/platform/assert.h"
+
 namespace heaptap {
 namespace mathematics_internal {
 
@@ -20,6 +22,7 @@ inline constexpr double kSqrtHalf = 0.707106781186547524400844362105;
 
 // The natural logarithm. REQUIRES: x is finite, normal and positive.
 constexpr double Logarithm(double x) {
+  HEAPTAP_ASSERT(x >= __DBL_MIN__ && x <= __DBL_MAX__);
   // x = m * 2^exponent with m in [sqrt(1/2), sqrt(2)); ln(m) = 2 artanh(s), s = (m - 1) / (m + 1), |s| < 0.172.
   uint64_t bits = std::bit_cast<uint64_t>(x);
   int64_t exponent = static_cast<int64_t>(bits >> 52) - 1022;
@@ -39,6 +42,7 @@ constexpr double Logarithm(double x) {
 
 // 1 - exp(-x), accurate for small x too. REQUIRES: x >= 0.
 constexpr double OneMinusExp(double x) {
+  HEAPTAP_ASSERT(x >= 0);
   if (x > 40) return 1;  // exp(-40) is below half a unit in the last place of 1
   // exp(-x) = 2^-k exp(-r) with |r| <= ln(2)/2. The series of 1 - exp(-r) loses no digits where x is small.
   int64_t k = static_cast<int64_t>(x / mathematics_internal::kLn2 + 0.5);

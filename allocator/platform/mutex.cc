@@ -73,9 +73,11 @@ constinit thread_local Held held{};
 
 bool Mutex::HoldsAny() {
   unsigned locks = 0;
-  for (unsigned rank = 0; rank < kLockRanks; rank++) locks += held.count[rank];
+  for (unsigned rank = static_cast<unsigned>(LockRank::kStart); rank < kLockRanks; rank++) locks += held.count[rank];
   return locks != 0;
 }
+
+bool Mutex::Holds(LockRank rank) { return held.count[static_cast<unsigned>(rank)] != 0; }
 
 bool Mutex::IsMine() const { return holder_.load(std::memory_order_relaxed) == &held; }
 

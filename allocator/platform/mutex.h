@@ -65,8 +65,12 @@ class Mutex {
   }
 
 #ifdef HEAPTAP_DEBUG
-  // Whether the calling thread holds any mutex.
+  // Whether the calling thread holds any mutex but that of the background thread, under which libc allocates.
   static bool HoldsAny();
+  // Whether it holds a mutex of this rank.
+  static bool Holds(LockRank rank);
+  // Whether it holds this one.
+  bool IsMine() const;
 #endif
 
  private:
@@ -74,7 +78,6 @@ class Mutex {
   void CheckOrder() const;
   bool NoteLocked();  // true
   void NoteUnlocked();
-  bool IsMine() const;
 
   LockRank rank_;
   std::atomic<const void*> holder_{};  // the thread that has locked it, by an address that is the thread's

@@ -11,6 +11,7 @@
 
 #include <iterator>
 
+#include "allocator/platform/numbers.h"
 #include "allocator/platform/objects.h"
 #include "allocator/platform/system.h"
 
@@ -23,11 +24,10 @@ namespace heaptap {
 namespace {
 
 // The unit of protection on x86-64.
-constexpr uintptr_t kPageBytes = 4096;
 
 bool Protect(const void* address, size_t bytes, int protection) {
-  const uintptr_t begin = reinterpret_cast<uintptr_t>(address) & ~(kPageBytes - 1);
-  const uintptr_t end = (reinterpret_cast<uintptr_t>(address) + bytes + kPageBytes - 1) & ~(kPageBytes - 1);
+  const uintptr_t begin = RoundDown(reinterpret_cast<uintptr_t>(address), kPageSize);
+  const uintptr_t end = RoundUp(reinterpret_cast<uintptr_t>(address) + bytes, kPageSize);
   return SystemCall(SYS_mprotect, static_cast<long>(begin), static_cast<long>(end - begin), protection) == 0;
 }
 

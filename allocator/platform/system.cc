@@ -11,6 +11,9 @@
 #include <sys/syscall.h>
 #include <time.h>
 
+#include "allocator/platform/assert.h"
+#include "allocator/platform/numbers.h"
+
 extern "C" {
 void (*malloc_message)(void* opaque, const char* text);
 }
@@ -18,8 +21,6 @@ void (*malloc_message)(void* opaque, const char* text);
 namespace heaptap {
 namespace {
 
-constexpr unsigned kPageShift = 12;
-constexpr size_t kPageBytes = size_t{1} << kPageShift;
 constexpr int kProtection = PROT_READ | PROT_WRITE;
 // Few programs touch all of the memory that is mapped for them, so the system must not reserve swap space for it.
 constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
@@ -51,8 +52,6 @@ bool UnmapRange(uintptr_t address, size_t size) {
 }
 #endif
 
-bool Failed(long result) { return static_cast<unsigned long>(result) > -4096UL; }
-
 uintptr_t Map(uintptr_t hint, size_t size, int flags) {
   const long result = MapAny(hint, size, kFlags | flags);
   return Failed(result) ? 0 : static_cast<uintptr_t>(result);
@@ -65,8 +64,6 @@ bool IsWordAt(const void* address, uint32_t word) {
   return SystemCall(SYS_futex, reinterpret_cast<long>(address), FUTEX_WAIT_PRIVATE, word,
                     reinterpret_cast<long>(&no_time)) == -ETIMEDOUT;
 }
-
-uintptr_t AlignDown(uintptr_t address, size_t alignment) { return address & ~(alignment - 1); }
 
 // Maps `total` bytes, `prefix` of which lie before the result: `first` or a multiple of `alignment` below, of which so
 // many are tried.
@@ -85,7 +82,7 @@ void* MapWithMargin(size_t size, size_t alignment, size_t prefix) {
   const size_t total = size + prefix;
   const uintptr_t wide = total + alignment < total ? 0 : Map(0, total + alignment, 0);
   if (wide == 0) return nullptr;
-  const uintptr_t result = AlignDown(wide + prefix + alignment - 1, alignment);
+  const uintptr_t result = RoundUp(wide + prefix, alignment);
   UnmapRange(wide, result - prefix - wide);
   UnmapRange(result + size, wide + total + alignment - (result + size));
   return reinterpret_cast<void*>(result);
@@ -94,6 +91,7 @@ void* MapWithMargin(size_t size, size_t alignment, size_t prefix) {
 }  // namespace
 
 void* MapAligned(size_t size, size_t alignment, size_t prefix) {
+  HEAPTAP_ASSERT((size | prefix) % kPageSize == 0 && IsPowerOfTwo(alignment) && alignment >= kPageSize);
   size_t total = size + prefix;
   if (total < size) return nullptr;
   // The kernel places each mapping below the last one, so the next address after an aligned mapping is often aligned.
@@ -105,13 +103,14 @@ void* MapAligned(size_t size, size_t alignment, size_t prefix) {
   // leaves no room for the margin. Where new memory is locked, all of the margin becomes resident.
   constexpr int kNear = 64;
   constexpr int kFar = 256;
-  const uintptr_t first = AlignDown(start + prefix, alignment);
+  const uintptr_t first = RoundDown(start + prefix, alignment);
   if (void* result = MapBelow(first, total, alignment, prefix, kNear)) return result;
   if (void* result = MapWithMargin(size, alignment, prefix)) return result;
   return MapBelow(first, total, alignment, prefix, kFar);
 }
 
 MapResult MapAt(void* address, size_t size, MapKind kind) {
+  HEAPTAP_ASSERT((reinterpret_cast<uintptr_t>(address) | size) % kPageSize == 0);
   const int flags = kind == MapKind::kChargedMemory ? kFlags & ~MAP_NORESERVE : kFlags;
   const uintptr_t wanted = reinterpret_cast<uintptr_t>(address);
   const long result = MapAny(wanted, size, flags | MAP_FIXED_NOREPLACE);
@@ -132,7 +131,7 @@ bool IsOneMapping(void* address, size_t size) {
   // No mapping can grow over the page behind it, so this fails. The error tells why: the kernel looks first whether the
   // addresses are one mapping.
   return SystemCall(SYS_mremap, reinterpret_cast<long>(address), static_cast<long>(size),
-                    static_cast<long>(size + kPageBytes), 0) != -EFAULT;
+                    static_cast<long>(size + kPageSize), 0) != -EFAULT;
 }
 
 bool ResizeMapping(void* address, size_t old_size, size_t new_size) {
@@ -171,20 +170,19 @@ void AskForHugePages(void* address, size_t size) {
 
 size_t ResidentBytes(const void* address, size_t size) {
   constexpr size_t kPages = 2048;
-  constexpr uintptr_t kPageMask = kPageBytes - 1;
   unsigned char pages[kPages];
-  uintptr_t begin = reinterpret_cast<uintptr_t>(address) & ~kPageMask;
-  uintptr_t end = (reinterpret_cast<uintptr_t>(address) + size + kPageMask) & ~kPageMask;
+  uintptr_t begin = RoundDown(reinterpret_cast<uintptr_t>(address), kPageSize);
+  uintptr_t end = RoundUp(reinterpret_cast<uintptr_t>(address) + size, kPageSize);
   size_t resident = 0;
   while (begin < end) {
-    size_t count = (end - begin) / kPageBytes;
+    size_t count = (end - begin) / kPageSize;
     if (count > kPages) count = kPages;
-    long result = SystemCall(SYS_mincore, static_cast<long>(begin), static_cast<long>(count * kPageBytes),
+    long result = SystemCall(SYS_mincore, static_cast<long>(begin), static_cast<long>(count * kPageSize),
                              reinterpret_cast<long>(pages));
     for (size_t i = 0; result == 0 && i < count; i++) resident += pages[i] & 1;
-    begin += count * kPageBytes;
+    begin += count * kPageSize;
   }
-  return resident * kPageBytes;
+  return resident * kPageSize;
 }
 
 uint32_t ProcessId() { return static_cast<uint32_t>(SystemCall(SYS_getpid)); }

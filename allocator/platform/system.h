@@ -33,6 +33,8 @@ inline long SystemCall(long number, long a = 0, long b = 0, long c = 0, long d =
   return result;
 }
 
+inline bool Failed(long result) { return static_cast<unsigned long>(result) > -4096UL; }
+
 // Maps zeroed, private, writable memory: [result - prefix, result + size), result a multiple of `alignment`.
 // nullptr: out of memory. Where RLIMIT_AS is tight it gets by with little more address space than it returns.
 // REQUIRES: size and prefix are multiples of the page size; alignment is a power of two, at least the page size.

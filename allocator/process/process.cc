@@ -202,7 +202,10 @@ void StartProcess() {
 
 void observer::BeforeUse() { StartProcess(); }
 
-const Configuration& ProcessConfiguration() { return configuration; }
+const Configuration& ProcessConfiguration() {
+  HEAPTAP_ASSERT(started.load(std::memory_order_acquire) || start_mutex.IsMine());
+  return configuration;
+}
 
 bool HasOptions() {
   StartProcess();

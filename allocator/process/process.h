@@ -22,7 +22,8 @@ void StartProcess();
 // and the thread of background_thread:true, for which libc is ready by then.
 void StartLibrary();
 
-// The configuration that the options have set. REQUIRES: StartProcess has returned.
+// The configuration that the options have set. REQUIRES: StartProcess has returned, or has called
+// lifecycle::Begin.
 const Configuration& ProcessConfiguration();
 
 // Whether any source of options exists. Any thread, any time.

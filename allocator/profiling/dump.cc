@@ -16,6 +16,7 @@
 #include <atomic>
 
 #include "allocator/core/control.h"
+#include "allocator/platform/assert.h"
 #include "allocator/platform/clock.h"
 #include "allocator/platform/mutex.h"
 #include "allocator/platform/system.h"
@@ -172,6 +173,7 @@ Answer WaitForAnswer(int event_fd, CurrentLimits current_limits, bool is_end) {
 // Sends the request and waits for the answer. `what`: the name of the file, for messages. Returns 0 or an errno value.
 // REQUIRES: a DumpScope is taken.
 int SendRequest(uint32_t kind, uint64_t argument, int file_fd, const char* what, Advice advice) {
+  HEAPTAP_ASSERT(Mutex::Holds(LockRank::kDump));
   FileDescriptor event(SystemCall(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!event.valid()) return CannotOpen(what);
   request.sequence = ++last_sequence;
@@ -216,6 +218,7 @@ int SendRequest(uint32_t kind, uint64_t argument, int file_fd, const char* what,
 
 // `path` nullptr: an automatic name. REQUIRES: a DumpScope is taken.
 int RequestFile(uint32_t kind, uint64_t argument, const char* path, Advice advice) {
+  HEAPTAP_ASSERT(Mutex::Holds(LockRank::kDump));
   DumpFile file(kind, path);
   if (!file.IsRegular()) return CannotOpen(file.path());
   const int result = SendRequest(kind, argument, file.number(), file.path(), advice);
@@ -232,6 +235,7 @@ bool CanPrint() {
 
 // `path` nullptr: an automatic name. REQUIRES: a DumpScope is taken.
 int DumpLocked(heaptap_dump_kind kind, const char* path, Advice advice) {
+  HEAPTAP_ASSERT(Mutex::Holds(LockRank::kDump));
   if (path == nullptr && !HasDumpPrefix()) return EFAULT;
   // Checked before the file is opened, so that an earlier dump there is not lost for nothing.
   if (!HasCollector()) return NoCollector(advice);

@@ -11,6 +11,7 @@
 
 #include <atomic>
 
+#include "allocator/platform/assert.h"
 #include "allocator/platform/libc.h"
 #include "allocator/platform/mutex.h"
 #include "allocator/platform/system.h"
@@ -85,6 +86,7 @@ void IntroduceRecords() {
 ssize_t RecentMaximum() { return recent_maximum.load(std::memory_order_relaxed); }
 
 void SetRecentMaximum(ssize_t maximum) {
+  HEAPTAP_ASSERT(maximum >= -1);
   recent_maximum.store(maximum, std::memory_order_relaxed);
   TellCollector();
 }

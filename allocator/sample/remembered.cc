@@ -58,7 +58,7 @@ Line* LinesOrMap(unsigned level) {
   const size_t size = LinesOf(level) * sizeof(Line);
   const long mapped = SystemCall(SYS_mmap, 0, static_cast<long>(size), PROT_READ | PROT_WRITE,
                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (mapped < 0 && mapped > -4096) return nullptr;
+  if (Failed(mapped)) return nullptr;
   if (levels[level].lines.compare_exchange_strong(lines, reinterpret_cast<Line*>(mapped), std::memory_order_acq_rel)) {
     return reinterpret_cast<Line*>(mapped);
   }

@@ -87,7 +87,7 @@ void* heaptap_sample_wrapped_alloc(void* block, uint64_t charge, size_t (*usable
   if (usable == 0) return block;
   uint64_t weight = usable;
   if (lg != 0) {
-    // The law of guest/countdown.h: the charge is hardly ever below the size.
+    // The law of guest/decision.h: the charge is hardly ever below the size.
     const double charged = ProbabilityOf(charge, lg);
     const double probability = usable <= charge ? ProbabilityOf(usable, lg) : charged;
     if (DrawUnit() * charged > probability) return block;

@@ -6,6 +6,7 @@
 
 #include <atomic>
 
+#include "allocator/platform/charge.h"
 #include "allocator/platform/mathematics.h"
 #include "allocator/platform/random.h"
 #include "allocator/sample/control.h"
@@ -37,13 +38,9 @@ void Begin(uint64_t countdown) {
   self.more = countdown - left;
 }
 
-// A countdown T: the allocation that makes the bytes exceed T is the sample, so T is one less than the distance,
-// rounded up.
 uint64_t DrawCountdown(uint32_t lg) {
   if (lg == 0) return 0;
-  const double distance = -Logarithm(DrawUnit()) * static_cast<double>(uint64_t{1} << lg);
-  const uint64_t whole = static_cast<uint64_t>(distance);
-  return static_cast<double>(whole) < distance || whole == 0 ? whole : whole - 1;
+  return CountdownTo(-Logarithm(DrawUnit()) * static_cast<double>(uint64_t{1} << lg));
 }
 
 }  // namespace

@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "allocator/platform/charge.h"
+#include "allocator/platform/numbers.h"
 #include "allocator/sample/wrapped.h"
 #include "heaptap/sample.h"
 
@@ -37,6 +39,9 @@ int dladdr(const void*, Dl_info*) noexcept __attribute__((weak));
 
 }  // extern "C"
 
+using heaptap::ChargeOf;
+using heaptap::kPageSize;
+
 namespace {
 
 using UsableSize = size_t (*)(void*);
@@ -54,9 +59,6 @@ constinit UsableSize usable_size = nullptr;
   const void* own = reinterpret_cast<const void*>(&__real_malloc);
   if (file_of(own) == file_of(reinterpret_cast<const void*>(malloc_usable_size))) usable_size = malloc_usable_size;
 }
-
-// What an allocation takes from the countdown: hardly ever less than the usable size (guest/countdown.h).
-uint64_t ChargeOf(size_t size) { return 2 * size + 24; }
 
 // Whether the countdown is over.
 [[gnu::always_inline]] inline bool Charge(size_t size) {
@@ -140,8 +142,8 @@ int __wrap_posix_memalign(void** result, size_t alignment, size_t size) {
   }
 HEAPTAP_ALIGNED(aligned_alloc, (size_t alignment, size_t size), (alignment, size), size + alignment, size)
 HEAPTAP_ALIGNED(memalign, (size_t alignment, size_t size), (alignment, size), size + alignment, size)
-HEAPTAP_ALIGNED(valloc, (size_t size), (size), size + 4096, size)
-HEAPTAP_ALIGNED(pvalloc, (size_t size), (size), size + 4096, size)
+HEAPTAP_ALIGNED(valloc, (size_t size), (size), size + kPageSize, size)
+HEAPTAP_ALIGNED(pvalloc, (size_t size), (size), size + kPageSize, size)
 #undef HEAPTAP_ALIGNED
 
 }  // extern "C"

@@ -8,12 +8,11 @@
 
 #include <atomic>
 
+#include "allocator/platform/numbers.h"
 #include "allocator/platform/system.h"
 
 namespace heaptap {
 namespace {
-
-constexpr size_t kPage = 4096;
 
 // The first Linux that turns such probes into calls. Earlier ones run the nop step by step, which takes longer than a
 // breakpoint.
@@ -42,10 +41,10 @@ bool HasKernel() {
 
 const char* MakePage() {
   if (!HasKernel()) return &kNoPage;
-  char* made = static_cast<char*>(MapAligned(kPage, kPage));
+  char* made = static_cast<char*>(MapAligned(kPageSize, kPageSize));
   if (made == nullptr) return &kNoPage;
-  if (SystemCall(SYS_madvise, reinterpret_cast<long>(made), kPage, MADV_WIPEONFORK) != 0) {
-    Unmap(made, kPage);
+  if (SystemCall(SYS_madvise, reinterpret_cast<long>(made), kPageSize, MADV_WIPEONFORK) != 0) {
+    Unmap(made, kPageSize);
     return &kNoPage;
   }
   *made = 1;
@@ -57,7 +56,7 @@ const char* MakePage() {
   const char* before = nullptr;
   // Release: the page is filled before other threads can find it.
   if (page.compare_exchange_strong(before, made, std::memory_order_acq_rel)) return made;
-  if (made != &kNoPage) Unmap(const_cast<char*>(made), kPage);
+  if (made != &kNoPage) Unmap(const_cast<char*>(made), kPageSize);
   return before;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The USDT probes: contract.h specifies them, probes.S defines them. A function has one probe site; a call
-// costs a few nanoseconds without a listener. errno is kept. REQUIRES: no lock is held.
+// costs a few nanoseconds without a listener. errno is kept. REQUIRES: no lock is held but that of
+// dumps.
 #ifndef HEAPTAP_ALLOCATOR_SAMPLING_PROBES_H_
 #define HEAPTAP_ALLOCATOR_SAMPLING_PROBES_H_
 

@@ -13,6 +13,7 @@
 
 #include "allocator/core/observer.h"
 #include "allocator/core/slab.h"
+#include "allocator/platform/mutex.h"
 #include "allocator/sampling/listener.h"
 #include "allocator/sampling/pending_frees.h"
 #include "allocator/sampling/probe_sites.h"
@@ -43,6 +44,7 @@ inline uint64_t NewSerial() {
 
 [[gnu::always_inline]] inline void ReportAllocated(const void* pointer, const observer::Sample& sample,
                                                    uint64_t weight) {
+  HEAPTAP_ASSERT(!Mutex::HoldsAny());
   const uint64_t current = report_internal::preparation.load(std::memory_order_relaxed);
   if (HEAPTAP_UNLIKELY(report_internal::prepared != current)) report_internal::PrepareThread(current);
   const ThreadFrees pending = PendingFreesOfThread();
@@ -54,6 +56,7 @@ inline uint64_t NewSerial() {
 }
 
 [[gnu::always_inline]] inline void ReportFreed(const void* pointer, const observer::Sample& sample) {
+  HEAPTAP_ASSERT(!Mutex::HoldsAny());
   listener::BeforeSampleFreed(pointer, sample.usable);
   if (HasSampleStatistics()) CountSampleFreed(sample.usable, sample.requested);
   heaptap_probe_free(pointer);

@@ -4,11 +4,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <atomic>
+
 #include "allocator/core/arena.h"
 #include "allocator/core/check.h"
 #include "allocator/core/control.h"
 #include "allocator/core/invalid_free.h"
 #include "allocator/core/observer.h"
+#include "allocator/core/peek.h"
 #include "allocator/core/units.h"
 #include "allocator/platform/mutex.h"
 #include "allocator/sampling/report.h"
@@ -16,7 +19,10 @@
 namespace heaptap {
 namespace {
 
-bool keeps_requested;
+// Set before the first block is taken, so relaxed loads suffice.
+constinit std::atomic<bool> keeps_requested;
+
+bool KeepsRequested() { return keeps_requested.load(std::memory_order_relaxed); }
 
 // What is stored after the blocks of a slab: the serial number of each sample, and perhaps the requested size.
 using Requested = uint16_t;
@@ -28,7 +34,7 @@ uint64_t* Serials(const Slab* slab) {
 
 Requested* RequestedSizes(const Slab* slab) { return reinterpret_cast<Requested*>(Serials(slab) + slab->capacity); }
 
-size_t NoteBytes() { return sizeof(uint64_t) + (keeps_requested ? sizeof(Requested) : 0); }
+size_t NoteBytes() { return sizeof(uint64_t) + (KeepsRequested() ? sizeof(Requested) : 0); }
 
 size_t BlockIndex(const Slab* slab, const void* block) {
   return static_cast<size_t>(static_cast<const char*>(block) - SlabMemory(slab)) / slab->size;
@@ -38,6 +44,7 @@ SampledPool& PoolOf(const Slab* slab) { return ArenaOf(slab->arena).pools[slab->
 
 // REQUIRES: the pool's lock is held.
 Slab* NewSampledSlab(Arena& arena, unsigned size_class) {
+  HEAPTAP_ASSERT(arena.pools[size_class].mutex.IsMine());
   Slab* slab = NewSlab(size_class, kSampledOwner, arena.index);
   if (slab != nullptr) {
     arena.pools[size_class].slabs_made++;
@@ -49,6 +56,7 @@ Slab* NewSampledSlab(Arena& arena, unsigned size_class) {
 // These three are inlined into AllocateBlock and FreeBlock.
 
 [[gnu::always_inline]] inline Block* Take(Arena& arena, unsigned size_class, size_t requested, uint64_t serial) {
+  HEAPTAP_ASSERT(!KeepsRequested() || requested <= kSmallMaximum);
   SampledPool& pool = arena.pools[size_class];
   MutexLock lock(pool.mutex);
   Slab* slab = pool.slabs.first();
@@ -69,13 +77,13 @@ Slab* NewSampledSlab(Arena& arena, unsigned size_class) {
   AddToFigure(&heaptap_statistics::sampled_objects, 1);
   const size_t index = BlockIndex(slab, block);
   Serials(slab)[index] = serial;
-  if (keeps_requested) RequestedSizes(slab)[index] = static_cast<Requested>(requested);
+  if (KeepsRequested()) RequestedSizes(slab)[index] = static_cast<Requested>(requested);
   return block;
 }
 
 [[gnu::always_inline]] inline observer::Sample Read(const Slab* slab, const Block* block) {
   const size_t index = BlockIndex(slab, block);
-  return {slab->size, keeps_requested ? RequestedSizes(slab)[index] : slab->size, Serials(slab)[index]};
+  return {slab->size, KeepsRequested() ? RequestedSizes(slab)[index] : slab->size, Serials(slab)[index]};
 }
 
 // False: the block is free already. Atomic, because two threads may free it at once.
@@ -87,6 +95,7 @@ Slab* NewSampledSlab(Arena& arena, unsigned size_class) {
 }
 
 [[gnu::always_inline]] inline void Return(Slab* slab, Block* block) {
+  HEAPTAP_ASSERT(Serials(slab)[BlockIndex(slab, block)] == observer::kEnded);
   SampledPool& pool = PoolOf(slab);
   AddToFigure(&heaptap_statistics::sampled_objects, -1);
   MutexLock lock(pool.mutex);
@@ -108,7 +117,7 @@ void ForEachPool(Act act) {
 
 }  // namespace
 
-void KeepRequestedSizes(bool wanted) { keeps_requested = wanted; }
+void KeepRequestedSizes(bool wanted) { keeps_requested.store(wanted, std::memory_order_relaxed); }
 
 void* observer::TakeBlock(Arena& arena, unsigned size_class, size_t requested, uint64_t serial) {
   return Take(arena, size_class, requested, serial);
@@ -134,11 +143,17 @@ void observer::FreeBlock(Slab* slab, Block* block) {
   Return(slab, block);
 }
 
-void observer::DiscardBlocks(Slab* slab) {
-  SampledPool& pool = PoolOf(slab);
+bool observer::DiscardBlocks(Arena& arena, Slab* slab) {
+  const unsigned size_class = Peek(slab->size_class);
+  if (size_class >= kSmallClasses) return false;
+  SampledPool& pool = arena.pools[size_class];
   {
-    // Keeps the slab from being released.
     MutexLock lock(pool.mutex);
+    // Under the lock, a slab of the pool stays one. Acquire: pairs with NewSlab.
+    const bool is_mine = slab->owner.load(std::memory_order_acquire) == kSampledOwner &&
+                         Peek(slab->arena) == arena.index && Peek(slab->size_class) == size_class;
+    if (!is_mine) return false;
+    // Keeps the slab from being released.
     slab->used++;
   }
   const uint32_t carved = slab->carved;
@@ -149,6 +164,7 @@ void observer::DiscardBlocks(Slab* slab) {
   MutexLock lock(pool.mutex);
   slab->used--;
   if (slab->queued) pool.slabs.Remove(slab);
+  return true;
 }
 
 void observer::ForgetCounts(Arena* arena) {
@@ -178,6 +194,7 @@ void observer::Trim() {
 
 #ifdef HEAPTAP_DEBUG
 void CheckSampledPools() {
+  HEAPTAP_ASSERT(Mutex::Holds(LockRank::kPool) || IsOnlyThread());
   Checked checked{};
   ForEachArena([&](const Arena& arena) {
     for (unsigned c = 0; c < kSmallClasses; c++) CheckQueue(arena.pools[c].slabs, c, kSampledOwner, &checked);

@@ -53,7 +53,7 @@ void Sampler::SetLgInterval(LgInterval lg_interval) {
   lg_interval_ = lg_interval;
   mean_bytes_ = MeanBytes(lg_interval);
   bytes_until_in_place_ = DrawBytes();
-  for (unsigned c = 0; c < kSmallClasses; c++) Draw(c);
+  for (unsigned c = 0; c < kSmallClasses; c++) Begin(c);
   if (lg_interval == kSamplingOff) return;
   for (unsigned c = 0; c < kSmallClasses; c++) weight_[c] = SampleWeight(kClassSize[c], lg_interval);
 }

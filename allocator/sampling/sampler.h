@@ -75,13 +75,15 @@ class Sampler : public Countdown {
   void Note(uint64_t chosen) { noted_ = chosen; }
 
   // The weight of a sample of the class. REQUIRES: sampling is on.
-  uint64_t Weight(unsigned size_class) const { return weight_[size_class]; }
+  uint64_t Weight(unsigned size_class) const {
+    HEAPTAP_ASSERT(lg_interval_ != kSamplingOff);
+    return weight_[size_class];
+  }
 
   // The current allocation is the sample: draws the next one. REQUIRES: Allowance(size_class) == 0.
   void Draw(unsigned size_class) {
-    const double allocations = DrawBytes() / static_cast<int32_t>(kClassSize[size_class]);
-    const bool is_never = allocations >= static_cast<double>(kNever);
-    Set(size_class, HEAPTAP_UNLIKELY(is_never) ? kNever : static_cast<uint64_t>(static_cast<int64_t>(allocations)) + 1);
+    HEAPTAP_ASSERT(Allowance(size_class) == 0);
+    Begin(size_class);
   }
 
   // Whether an allocation of this usable size is a sample. For blocks outside slabs.
@@ -94,13 +96,20 @@ class Sampler : public Countdown {
   // The distance to the next marked byte, exponential with mean R. 0 for lg 0, and infinite while sampling is off.
   double DrawBytes() { return DrawExponential(&random_) * mean_bytes_; }
 
-  // Uniform in (0, 1], for the decisions of an allocator that counts bytes itself (guest/countdown.h).
+  // Uniform in (0, 1], for the decisions of an allocator that counts bytes itself (guest/decision.h).
   double DrawUnit() { return random_.NextUnit(); }
 
  private:
   static constexpr uint64_t kNothing = UINT64_MAX;
 
   void SetLgInterval(LgInterval lg_interval);
+
+  // Begins a countdown of the class.
+  void Begin(unsigned size_class) {
+    const double allocations = DrawBytes() / static_cast<int32_t>(kClassSize[size_class]);
+    const bool is_never = allocations >= static_cast<double>(kNever);
+    Set(size_class, HEAPTAP_UNLIKELY(is_never) ? kNever : static_cast<uint64_t>(static_cast<int64_t>(allocations)) + 1);
+  }
 
   Random random_;
   LgInterval lg_interval_;

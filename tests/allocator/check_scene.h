@@ -13,7 +13,7 @@
 #include "allocator/core/allocate.h"
 #include "allocator/core/check.h"
 #include "allocator/core/decay.h"
-#include "allocator/sampling/sampled_blocks.h"
+#include "own_heap.h"
 #include "recorder.h"
 
 namespace heaptap::testing {
@@ -111,8 +111,7 @@ struct Scene {
 inline void CheckAll(const Scene& scene) {
   CheckHeapAndUnits(scene.heap);
   CheckSlab(scene.full);
-  CheckSampledPools();
-  CheckHeaps();
+  CheckAllHeaps();
 }
 
 struct Mutation {

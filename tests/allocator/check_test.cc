@@ -14,7 +14,6 @@
 #include "allocator/core/allocate.h"
 #include "allocator/platform/random.h"
 #include "allocator/process/options.h"
-#include "allocator/sampling/sampled_blocks.h"
 #include "check_scene.h"
 #include "own_heap.h"
 #include "recorder.h"
@@ -149,7 +148,9 @@ const Mutation kHeapMutations[] = {
     {"ReadyAndFresh", "blocks on the ready list => no fresh block",
      [](Scene& scene) { scene.heap->fresh[kClass] = scene.heap->fresh_end[kClass] - kSize; }},
     {"RestAndFresh", "blocks in a rest => no fresh block",
-     [](Scene& scene) { scene.heap->classes[kFreshClass].rest.first = reinterpret_cast<Block*>(scene.heap); }},
+     [](Scene& scene) {
+       scene.heap->classes[kFreshClass].rest.first = reinterpret_cast<Block*>(SlabMemory(scene.full));
+     }},
     {"RestLength", "|rest| == its length", [](Scene& scene) { scene.heap->classes[kClass].rest.length++; }},
     {"Fresh", "fresh <= fresh_end",
      [](Scene& scene) { scene.heap->fresh[kFreshClass] = scene.heap->fresh_end[kFreshClass] + kFreshSize; }},
@@ -166,7 +167,7 @@ const Mutation kHeapMutations[] = {
     {"Countdown", "1 <= countdown <= kNever: allowance < kNever",
      [](Scene& scene) {
        Countdown& countdown = scene.heap->countdown();
-       countdown.HandOut(kClass, countdown.Allowance(kClass) + 1);
+       countdown.TakeBack(kClass, Countdown::kNever);
      }},
     {"EmptyNotQueued", "the empty slab of the class is on the queue",
      [](Scene& scene) { scene.heap->classes[kClass].empty = scene.full; }},
@@ -282,14 +283,12 @@ TEST(Check, HealthyAfterMixedWork) {
     Work(lg * 10 + 9, &shared);
     for (std::thread& thread : threads) thread.join();
     testing::CheckOwnHeap();
-    CheckSampledPools();
-    CheckHeaps();
+    testing::CheckAllHeaps();
   }
   for (std::atomic<void*>& slot : shared) Free(slot.exchange(nullptr));
   Trim();
   testing::CheckOwnHeap();
-  CheckSampledPools();
-  CheckHeaps();
+  testing::CheckAllHeaps();
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "allocator/core/check.h"
 #include "allocator/core/thread.h"
+#include "allocator/sampling/sampled_blocks.h"
 
 namespace heaptap::testing {
 
@@ -11,6 +12,16 @@ namespace heaptap::testing {
 inline void CheckOwnHeap() {
   HeapScope heap;
   CheckHeapAndUnits(&*heap);
+}
+
+// Checks the heaps of no thread, and the pools. The caller is the only thread that allocates.
+inline void CheckAllHeaps() {
+  LockHeaps();
+  LockSampledPools();
+  CheckSampledPools();
+  CheckHeaps();
+  UnlockSampledPools();
+  UnlockHeaps();
 }
 
 }  // namespace heaptap::testing

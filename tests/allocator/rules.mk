@@ -6,7 +6,7 @@
 ALLOCATOR_TESTS := $(BUILD)/test-allocator
 ALLOCATOR_TESTED := $(filter-out %/libc_shared.cc $(filter-out %/lifecycle.cc,$(wildcard allocator/api/*.cc)),$(ALLOCATOR_SOURCES)) tests/allocator/recorder.cc
 # What decides in the guest and in libheaptap-sample.a; tests are their host, control block and probes.
-ALLOCATOR_DECIDES := $(addprefix allocator/,guest/countdown.cc guest/thread.cc sample/remembered.cc sample/sample.cc sample/threads.cc)
+ALLOCATOR_DECIDES := $(addprefix allocator/,guest/decision.cc guest/thread.cc sample/remembered.cc sample/sample.cc sample/threads.cc)
 ALLOCATOR_TEST_SOURCES := $(wildcard tests/allocator/*_test.cc) tests/unit/support/main.cc
 ALLOCATOR_TEST_FLAGS := -std=c++20 -O1 -g1 $(WARNINGS) -DHEAPTAP_DEBUG -fno-omit-frame-pointer \
   -I. -Iallocator/include -Itests/allocator

@@ -127,7 +127,7 @@ int main(int argc, char** argv) {
     }
     Require((*writer)->Commit());
     if (absl::ToInt64Seconds(time - absl::UnixEpoch()) % 600 == 0) {
-      Require(heaptap::history::Prune((*writer)->database(), heaptap::history::MostPages(kMostBytes), time));
+      Require(heaptap::history::Prune((*writer)->database(), heaptap::history::MostPages(kMostBytes), time).status());
     }
     time += step;
   }

@@ -11,7 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/fuzz/check.h"
-#include "userspace/cli/configuration_file.h"
+#include "userspace/cli/words/configuration_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   using namespace heaptap::cli;

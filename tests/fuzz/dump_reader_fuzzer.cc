@@ -8,16 +8,16 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "tests/fuzz/check.h"
-#include "userspace/export/heap_v2.h"
-#include "userspace/export/heap_v2_reader.h"
-#include "userspace/export/jeprof_symbols_reader.h"
+#include "userspace/formats/heap_v2.h"
+#include "userspace/formats/heap_v2_reader.h"
+#include "userspace/formats/jeprof_symbols_reader.h"
 #include "userspace/profile/difference.h"
 
 namespace {
 
-using heaptap::exporter::HeapV2;
-using heaptap::exporter::kMaxReadFrames;
-using heaptap::exporter::ReadHeapProfile;
+using heaptap::formats::HeapV2;
+using heaptap::formats::kMaxReadFrames;
+using heaptap::formats::ReadHeapProfile;
 using heaptap::profile::Context;
 using heaptap::profile::Estimate;
 using heaptap::profile::Profile;
@@ -29,7 +29,7 @@ void CheckEstimate(const Estimate& estimate) {
 
 // The shares of threads add up.
 void CheckThreads(absl::string_view text, const Profile& sums) {
-  const absl::StatusOr<Profile> profile = ReadHeapProfile(text, "input", heaptap::exporter::ReadThreads::kSeparate);
+  const absl::StatusOr<Profile> profile = ReadHeapProfile(text, "input", heaptap::formats::ReadThreads::kSeparate);
   Check(profile.ok() && profile->contexts.size() == sums.contexts.size());
   for (size_t i = 0; i < sums.contexts.size(); i++) {
     const Context& context = profile->contexts[i];
@@ -48,7 +48,7 @@ void CheckThreads(absl::string_view text, const Profile& sums) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   const std::string text(reinterpret_cast<const char*>(bytes), size);
-  const absl::StatusOr<heaptap::exporter::SymbolizedText> parts = heaptap::exporter::SplitSymbolized(text, "input");
+  const absl::StatusOr<heaptap::formats::SymbolizedText> parts = heaptap::formats::SplitSymbolized(text, "input");
   if (!parts.ok()) {
     Check(absl::IsInvalidArgument(parts.status()));
     for (const char character : parts.status().message()) Check(static_cast<unsigned char>(character) >= ' ');

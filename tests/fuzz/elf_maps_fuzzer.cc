@@ -12,7 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "tests/fuzz/check.h"
 #include "userspace/elf/mappings.h"
-#include "userspace/export/heap_v2.h"
+#include "userspace/formats/heap_v2.h"
 
 namespace {
 
@@ -54,7 +54,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     profile.mappings.push_back(mapping);
   }
 
-  std::string file = heaptap::exporter::HeapV2(profile);
+  std::string file = heaptap::formats::HeapV2(profile);
   absl::string_view text = file;
   constexpr absl::string_view kTitle = "\nMAPPED_LIBRARIES:\n";
   text.remove_prefix(text.find(kTitle) + kTitle.size());

@@ -16,22 +16,22 @@
 #include "absl/strings/strip.h"
 #include "nlohmann/json.hpp"
 #include "tests/fuzz/check.h"
-#include "userspace/export/collapsed.h"
-#include "userspace/export/growth_heap.h"
-#include "userspace/export/jeprof_symbolized.h"
-#include "userspace/export/log_json.h"
-#include "userspace/export/pprof.h"
-#include "userspace/export/prometheus.h"
-#include "userspace/export/recent_json.h"
+#include "userspace/formats/collapsed.h"
+#include "userspace/formats/growth_heap.h"
+#include "userspace/formats/jeprof_symbolized.h"
+#include "userspace/formats/pprof.h"
+#include "userspace/json/log_json.h"
+#include "userspace/json/prometheus.h"
+#include "userspace/json/recent_json.h"
 #include "userspace/profile/figures.h"
 #include "userspace/profile/sample_record.h"
 
 namespace {
 
-using heaptap::exporter::SourceFrame;
 using heaptap::profile::Context;
 using heaptap::profile::Estimate;
 using heaptap::profile::Profile;
+using heaptap::profile::SourceFrame;
 
 Estimate AnyEstimate(FuzzedDataProvider& data) {
   return {data.ConsumeIntegral<uint32_t>(), data.ConsumeIntegral<uint32_t>(),
@@ -114,12 +114,12 @@ void CheckPrometheus(const std::string& text) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
-  using namespace heaptap::exporter;
+  using namespace heaptap::formats;
 
   FuzzedDataProvider data(bytes, size);
   const Profile profile = AnyProfile(data);
   const std::vector<SourceFrame> frames = AnyFrames(data);
-  const FindSourceFrames find = [&frames](uint64_t address) {
+  const heaptap::profile::FindSourceFrames find = [&frames](uint64_t address) {
     return address % 2 == 0 ? frames : std::vector<SourceFrame>();
   };
   const std::string program = data.ConsumeRandomLengthString();
@@ -136,13 +136,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   for (const auto& [tid, name] : profile.thread_names) {
     figures.processes.push_back({.pid = static_cast<pid_t>(tid + 1), .command = name, .losses = {{name, 1}}});
   }
-  CheckPrometheus(Prometheus(figures));
+  CheckPrometheus(heaptap::json::Prometheus(figures));
 
   heaptap::profile::SampleRecords records;
   for (const auto& [tid, name] : profile.thread_names) {
     records.samples.push_back({.size = tid, .allocation = {.tid = tid, .thread_name = name}});
   }
-  Check(nlohmann::json::accept(RecentJson(records)));
-  Check(nlohmann::json::accept(LogJson(records)));
+  Check(nlohmann::json::accept(heaptap::json::RecentJson(records)));
+  Check(nlohmann::json::accept(heaptap::json::LogJson(records)));
   return 0;
 }

@@ -12,7 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "tests/fuzz/check.h"
-#include "userspace/export/heap_v2.h"
+#include "userspace/formats/heap_v2.h"
 
 namespace {
 
@@ -55,7 +55,7 @@ void CheckCount(uint64_t objects, uint64_t bytes, uint64_t period) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   FuzzedDataProvider data(bytes, size);
   Profile profile = AnyProfile(data);
-  std::string file = heaptap::exporter::HeapV2(profile);
+  std::string file = heaptap::formats::HeapV2(profile);
 
   std::vector<std::string> lines = absl::StrSplit(file, '\n');
   size_t warnings = profile.warnings.size();

@@ -8,15 +8,15 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "tests/fuzz/check.h"
-#include "userspace/export/gzip.h"
-#include "userspace/export/heap_v2_reader.h"
-#include "userspace/export/pprof.h"
-#include "userspace/export/pprof_reader.h"
+#include "userspace/formats/gzip.h"
+#include "userspace/formats/heap_v2_reader.h"
+#include "userspace/formats/pprof.h"
+#include "userspace/formats/pprof_reader.h"
 #include "userspace/profile/difference.h"
 
 namespace {
 
-using heaptap::exporter::PprofContent;
+using heaptap::formats::PprofContent;
 using heaptap::profile::Context;
 using heaptap::profile::Estimate;
 using heaptap::profile::Profile;
@@ -33,7 +33,7 @@ void CheckProfile(const Profile& profile) {
   Check(profile.period > 0);
   absl::flat_hash_set<std::vector<uint64_t>> seen;
   for (const Context& context : profile.contexts) {
-    Check(context.frames.size() <= heaptap::exporter::kMaxReadFrames);
+    Check(context.frames.size() <= heaptap::formats::kMaxReadFrames);
     Check(seen.insert(context.frames).second);
     Check(!context.threads.empty());
     for (size_t i = 1; i < context.threads.size(); i++) Check(context.threads[i - 1].tid < context.threads[i].tid);
@@ -50,7 +50,7 @@ void CheckProfile(const Profile& profile) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
-  using namespace heaptap::exporter;
+  using namespace heaptap::formats;
 
   std::string input(reinterpret_cast<const char*>(bytes), size);
   if (IsGzip(input)) {
@@ -70,9 +70,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   CheckProfile(content->profile);
   Check(heaptap::profile::Difference(content->profile, content->profile).contexts.empty());
 
-  const FindSourceFrames find = [&content](uint64_t address) {
+  const heaptap::profile::FindSourceFrames find = [&content](uint64_t address) {
     const auto found = content->symbols.find(address);
-    return found == content->symbols.end() ? std::vector<SourceFrame>() : found->second;
+    return found == content->symbols.end() ? std::vector<heaptap::profile::SourceFrame>() : found->second;
   };
   const absl::StatusOr<std::string> written = Gunzip(Pprof(content->profile, {.find_source_frames = find}), 1 << 30);
   Check(written.ok() && IsPprof(*written));

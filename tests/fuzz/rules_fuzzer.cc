@@ -15,7 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "heaptap/contract.h"
 #include "tests/fuzz/check.h"
-#include "userspace/recording/rules.h"
+#include "userspace/targets/rules.h"
 
 namespace {
 

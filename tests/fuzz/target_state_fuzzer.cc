@@ -6,7 +6,7 @@
 #include <string>
 
 #include "tests/fuzz/check.h"
-#include "userspace/recording/target_state.h"
+#include "userspace/targets/target_state.h"
 
 namespace {
 
@@ -23,7 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
     Check(absl::IsInvalidArgument(state.status()));
     return 0;
   }
-  Check(state->target.own_lg_sample <= HEAPTAP_MAX_LG_SAMPLE);
+  Check(state->target.image->lg_sample <= HEAPTAP_MAX_LG_SAMPLE);
   const std::string written = heaptap::recording::WriteTargetState(state->target, state->space);
   const absl::StatusOr<heaptap::recording::TargetState> again = heaptap::recording::ParseTargetState(written);
   Check(again.ok());

@@ -42,11 +42,11 @@ void DecodeAllocator(absl::string_view bytes) {
 }
 
 void DecodeDumpTwice(absl::string_view bytes) {
-  const absl::StatusOr<heaptap::exporter::Dump> dump = worker::DecodeDump(bytes);
+  const absl::StatusOr<heaptap::formats::Dump> dump = worker::DecodeDump(bytes);
   if (!dump.ok()) return;
   std::string encoded;
   worker::EncodeDump(*dump, [&](absl::string_view part) { encoded.append(part.data(), part.size()); });
-  const absl::StatusOr<heaptap::exporter::Dump> again = worker::DecodeDump(encoded);
+  const absl::StatusOr<heaptap::formats::Dump> again = worker::DecodeDump(encoded);
   Check(again.ok() && again->profile.contexts.size() == dump->profile.contexts.size() &&
         again->profile.mappings == dump->profile.mappings &&
         again->profile.thread_names == dump->profile.thread_names &&

@@ -14,10 +14,10 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/http_client.h"
-#include "userspace/export/collapsed.h"
-#include "userspace/export/gperftools_heap.h"
-#include "userspace/export/growth_heap.h"
-#include "userspace/export/heap_v2.h"
+#include "userspace/formats/collapsed.h"
+#include "userspace/formats/gperftools_heap.h"
+#include "userspace/formats/growth_heap.h"
+#include "userspace/formats/heap_v2.h"
 
 namespace heaptap::api {
 namespace {
@@ -68,7 +68,7 @@ TEST_F(HttpEndpointsTest, MtevDump) {
   const Answered answer = Get("/mtev/heap_profile?trigger_dump=true");
   EXPECT_EQ(answer.status, 200);
   EXPECT_EQ(answer.Header("Content-Type"), "application/x-jemalloc-heap-profile");
-  EXPECT_EQ(answer.body, exporter::HeapV2(profile()));
+  EXPECT_EQ(answer.body, formats::HeapV2(profile()));
   EXPECT_THAT(Get("/mtev/heap_profile?trigger_dump=yes").body, StartsWith("opt.prof: "));
 }
 
@@ -149,9 +149,9 @@ TEST_F(HttpEndpointsTest, MtevIsGetOnly) {
 // --- pprof ---
 
 TEST_F(HttpEndpointsTest, PprofProfiles) {
-  EXPECT_EQ(Get("/pid/42/pprof/heap").body, exporter::HeapV2(profile()));
-  EXPECT_EQ(Get("/pid/42/pprof/growth").body, exporter::GrowthHeap(profile()));
-  EXPECT_EQ(Get("/pprof/heap").body, exporter::HeapV2(profile())) << "there is only one";
+  EXPECT_EQ(Get("/pid/42/pprof/heap").body, formats::HeapV2(profile()));
+  EXPECT_EQ(Get("/pid/42/pprof/growth").body, formats::GrowthHeap(profile()));
+  EXPECT_EQ(Get("/pprof/heap").body, formats::HeapV2(profile())) << "there is only one";
   EXPECT_EQ(Get("/pid/42/pprof/profile").status, 404);
   EXPECT_EQ(Get("/pid/42/pprof/profile?seconds=1").status, 404);
 }
@@ -197,7 +197,7 @@ TEST_F(HttpEndpointsTest, GoProfiles) {
   EXPECT_NE(Get("/debug/pprof/heap").body, Get("/debug/pprof/allocs").body) << "they differ in the default value";
   const Answered text = Get("/debug/pprof/heap?debug=1");
   EXPECT_EQ(text.Header("Content-Type"), "text/plain; charset=utf-8");
-  EXPECT_EQ(text.body, exporter::GperftoolsHeap(profile()));
+  EXPECT_EQ(text.body, formats::GperftoolsHeap(profile()));
 }
 
 TEST_F(HttpEndpointsTest, GoErrors) {
@@ -256,10 +256,10 @@ TEST_F(HttpEndpointsTest, Collapsed) {
 }
 
 TEST_F(HttpEndpointsTest, HeapFormats) {
-  EXPECT_EQ(Get("/pid/42/heap").body, exporter::HeapV2(profile()));
+  EXPECT_EQ(Get("/pid/42/heap").body, formats::HeapV2(profile()));
   EXPECT_EQ(Get("/pid/42/heap").Header("Content-Type"), "text/plain");
-  EXPECT_EQ(Get("/pid/42/heap?format=heap_v2").body, exporter::HeapV2(profile()));
-  EXPECT_EQ(Get("/pid/42/heap?format=gperftools").body, exporter::GperftoolsHeap(profile()));
+  EXPECT_EQ(Get("/pid/42/heap?format=heap_v2").body, formats::HeapV2(profile()));
+  EXPECT_EQ(Get("/pid/42/heap?format=gperftools").body, formats::GperftoolsHeap(profile()));
   EXPECT_EQ(Get("/pid/42/heap?format=collapsed").body, "0xfff;0x1fff 4096\n");
   EXPECT_EQ(Get("/pid/42/heap?format=jeprof").body, Get("/pid/42/jeprof").body);
   EXPECT_THAT(Get("/pid/42/jeprof").body, StartsWith("--- symbol\nbinary=program\n"));

@@ -12,9 +12,9 @@
 #include "tests/unit/fake_collector.h"
 #include "tests/unit/history_fixture.h"
 #include "tests/unit/support/fake_clock.h"
-#include "userspace/api/client_time.h"
 #include "userspace/api/endpoints.h"
 #include "userspace/api/history_place.h"
+#include "userspace/http/client_time.h"
 
 namespace heaptap::api {
 namespace {
@@ -153,7 +153,7 @@ TEST_F(ApiHistoryTest, WhoHasAskedTooMuchWaits) {
     const http::Request request = {.method = "GET", .path = "/history.json", .parameters = {{"name", "game"}}};
     return handler(request, http::Access(http::Peer{.uid = user}, std::nullopt), [](absl::Duration) { return true; });
   };
-  collector_.WhenAsked([&](const std::string&) { clock_.Work(ClientTime::kBurst); });
+  collector_.WhenAsked([&](const std::string&) { clock_.Work(http::ClientTime::kBurst); });
   const http::Request list = {.method = "GET", .path = "/processes.json"};
   handler(list, http::Access(http::Peer{.uid = kUser}, std::nullopt), [](absl::Duration) { return true; });
   const http::Response response = ask(kUser);

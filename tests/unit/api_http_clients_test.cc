@@ -8,7 +8,7 @@
 #include "tests/unit/http_client.h"
 #include "tests/unit/reader.h"
 #include "userspace/elf/mappings.h"
-#include "userspace/export/heap_v2.h"
+#include "userspace/formats/heap_v2.h"
 #include "userspace/process/handle.h"
 #include "userspace/process/maps.h"
 
@@ -111,7 +111,7 @@ TEST_F(HttpClientsTest, Curl) {
   const Output output = reader_.Run(absl::StrCat("curl -s --compressed --unix-socket ", options_.socket_path,
                                                  " 'http://localhost/mtev/heap_profile?trigger_dump=true'"));
   EXPECT_EQ(output.status, 0) << output.err;
-  EXPECT_EQ(output.out, exporter::HeapV2(collector_.snapshots[getpid()].profile));
+  EXPECT_EQ(output.out, formats::HeapV2(collector_.snapshots[getpid()].profile));
   // For a body of this size curl waits for "100 Continue".
   reader_.Write("addresses", std::string(2 << 20, '+'));
   const Output posted =

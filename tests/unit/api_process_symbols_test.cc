@@ -21,10 +21,10 @@
 #include "tests/unit/symbolize_program.h"
 #include "userspace/api/process_symbols.h"
 #include "userspace/elf/mappings.h"
-#include "userspace/export/frame_names.h"
 #include "userspace/process/handle.h"
 #include "userspace/process/maps.h"
 #include "userspace/profile/figures.h"
+#include "userspace/profile/frame_names.h"
 #include "userspace/profile/snapshot.h"
 
 namespace heaptap::api {
@@ -37,8 +37,8 @@ using ::testing::IsEmpty;
 
 constexpr uid_t kUser = 1234;
 
-std::string FirstName(const exporter::FindSourceFrames& find, uint64_t address) {
-  const std::vector<exporter::SourceFrame> frames = find(address);
+std::string FirstName(const profile::FindSourceFrames& find, uint64_t address) {
+  const std::vector<profile::SourceFrame> frames = find(address);
   return frames.empty() ? "" : frames.front().function;
 }
 
@@ -124,7 +124,7 @@ class ProcessSymbolsTest : public ::testing::Test {
 
 TEST_F(ProcessSymbolsTest, RunningProcess) {
   ProcessSymbols symbols(collector_, crews_);
-  const exporter::FindSourceFrames find = symbols.FindAll(snapshot());
+  const profile::FindSourceFrames find = symbols.FindAll(snapshot());
   EXPECT_THAT(FirstName(find, place_), HasSubstr("FunctionThatWaits"));
   EXPECT_EQ(FirstName(find, 1), "");
   const std::string build_id = symbolize::OutputOf(absl::StrCat("readelf -n ", program_));

@@ -528,6 +528,7 @@ TEST_F(SystemWideTest, TalliesOfThreadsThatEndedAreFolded) {
   ASSERT_TRUE(visited.ok()) << visited;
   for (const TallyEntry& entry : *tallies) {
     ASSERT_EQ(entry.stack_id, stack) << "one stack, so that there is something to add up";
+    const absl::MutexLock lock(&books().entries().folding());
     EXPECT_FALSE(books().Fold(puppet.pid(), id, entry, threads - 1)) << "another thread has begun, perhaps this one";
     EXPECT_EQ(books().Fold(puppet.pid(), id, entry, threads), entry.tid != tids.back());
   }
@@ -538,6 +539,7 @@ TEST_F(SystemWideTest, TalliesOfThreadsThatEndedAreFolded) {
     EXPECT_TRUE(entry.tid == 0 || entry.tid == tids.back());
     EXPECT_EQ(entry.tally.allocated.objects, entry.tid == 0 ? kThreads - 1 : 1);
     if (entry.tid == 0) {
+      const absl::MutexLock lock(&books().entries().folding());
       EXPECT_FALSE(books().Fold(puppet.pid(), id, entry, threads)) << "it is folded";
     }
   }

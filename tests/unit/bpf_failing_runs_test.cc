@@ -111,6 +111,7 @@ TEST_F(BpfFailingRuns, AreErrorsAtLast) {
   ASSERT_TRUE(tallies.ok()) << tallies.status();
   ASSERT_FALSE(tallies->empty());
   runs_to_fail = kTries;
+  const absl::MutexLock lock(&books().entries().folding());
   EXPECT_FALSE(books().Fold(puppet.pid(), id, tallies->front(), process->threads_begun));
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The shares of users (bpf/users.bpf.h) on the simulated kernel: events, new process images, entries of `processes`.
-// unwind_walk_test.cc has raw stacks.
+// The shares of users (bpf/users.bpf.h) on the simulated kernel: events, new process images, entries of `processes`,
+// names. unwind_walk_test.cc has raw stacks.
 #include <cstdint>
 #include <vector>
 
@@ -205,6 +205,70 @@ TEST_F(HostUsers, AForkThatTakesAnEntryIsCountedOnce) {
   EXPECT_NE(Process(child), nullptr);
   EXPECT_TRUE(Enter());
   EXPECT_FALSE(Enter());
+}
+
+// --- names -----------------------------------------------------------------------------------------------------------
+
+// Threads of three users end, or name themselves.
+class HostNames : public HostUsers {
+ protected:
+  static constexpr int kShare = HEAPTAP_DEFAULT_NAMES / HEAPTAP_USER_NAMES_PART;
+
+  // `pid`: with books. The thread after the last one has a name.
+  void Name(uint32_t pid, bool is_at_exit) {
+    const uint32_t tid = ++last_tid_;
+    if (is_at_exit) return (void)Exit(pid, {.tid = tid, .other_threads = 1});
+    RunAs(pid, tid);
+    Rename();
+  }
+  void Rename() {
+    const char name[] = "worker";
+    Call(probe_thread_name, name, sizeof(name));
+  }
+  bool HasName(uint32_t pid, uint32_t tid) {
+    const heaptap_thread_key key = {Process(pid)->identity.id, tid, 0};
+    return kernel.Find<heaptap_thread_name>("names", key) != nullptr;
+  }
+
+  uint32_t last_tid_ = 1'000'000;
+};
+
+TEST_F(HostNames, ThreadsWithoutEndCostNamesOfTheirUserOnly) {
+  for (const bool is_at_exit : {true, false}) {
+    ASSERT_TRUE(Enter(kOtherUser));
+    const uint32_t other = last_pid_;
+    Name(other, is_at_exit);
+    const uint32_t tid_of_other = last_tid_;
+    ASSERT_TRUE(Enter());
+    const uint64_t before = kernel.map("names").size();
+    const uint32_t first = last_tid_ + 1;
+    for (int i = 0; i < kShare; i++) Name(last_pid_, is_at_exit);
+    EXPECT_TRUE(HasName(last_pid_, first));
+    for (int i = 0; i < 10; i++) Name(last_pid_, is_at_exit);
+    EXPECT_EQ(kernel.map("names").size(), before + kShare) << is_at_exit;
+    EXPECT_FALSE(HasName(last_pid_, first + 9));
+    EXPECT_TRUE(HasName(last_pid_, first + 10));
+    EXPECT_TRUE(HasName(last_pid_, last_tid_));
+    EXPECT_TRUE(HasName(other, tid_of_other));
+    Exit(last_pid_, {.tid = last_pid_});
+    kernel.map("names").Clear();
+  }
+}
+
+TEST_F(HostNames, ANewNameOfAThreadTakesNoOtherPlace) {
+  ASSERT_TRUE(Enter());
+  Name(last_pid_, false);
+  const uint32_t first = last_tid_;
+  for (int i = 0; i < 2 * kShare; i++) Rename();
+  Name(last_pid_, false);
+  EXPECT_TRUE(HasName(last_pid_, first));
+}
+
+TEST_F(HostNames, RootHasNoBound) {
+  kernel.is_privileged = true;
+  ASSERT_TRUE(Enter(0));
+  for (int i = 0; i < kShare + 10; i++) Name(last_pid_, true);
+  EXPECT_EQ(kernel.map("names").size(), kShare + 10);
 }
 
 }  // namespace

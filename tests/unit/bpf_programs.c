@@ -15,9 +15,10 @@
   { &(map), #map, COUNT_OF(*(map).type), 0, 0, COUNT_OF(*(map).max_entries) }
 
 const struct host_map host_maps[] = {
-    MAP(processes), MAP(counters),      MAP(stacks), MAP(live),    MAP(tallies),    MAP(losses),      MAP(unnoticed),
-    MAP(forgotten), MAP(files),         MAP(rows),   MAP(scratch), MAP(rule_cache), RING(raw_stacks), RING(events),
-    MAP(settings),  MAP(thread_stacks), MAP(names),  MAP(records), MAP(users),      MAP(owners),
+    MAP(processes),   MAP(counters),  MAP(stacks),   MAP(live),          MAP(tallies), MAP(losses),
+    MAP(unnoticed),   MAP(forgotten), MAP(files),    MAP(rows),          MAP(scratch), MAP(rule_cache),
+    RING(raw_stacks), RING(events),   MAP(settings), MAP(thread_stacks), MAP(names),   MAP(name_places),
+    MAP(records),     MAP(users),     MAP(owners),
 };
 const __u32 host_map_count = COUNT_OF(host_maps);
 
@@ -32,14 +33,12 @@ __u64 host_take_stack(struct host_context* context, struct heaptap_stack* stack)
 }
 
 struct heaptap_tally* host_find_tally(struct host_context* context, struct heaptap_tally_key* key, __u64 weight) {
-  struct heaptap_tally* tally;
-  enum heaptap_loss_reason stack_loss;
   struct scratch* scratch =
       take_stack(&context->registers, context->process, context->tgid, context->process->identity.id);
   const struct reuse none = {};
-  find_tally(context->process, scratch, &none, key, &tally, &stack_loss);
-  if (stack_loss != HEAPTAP_NO_LOSS) count_loss(key->process_id, stack_loss, weight);
-  return tally;
+  const struct found_tally found = find_tally(context->process, scratch, &none, key);
+  if (found.stack_loss != HEAPTAP_NO_LOSS) count_loss(key->process_id, found.stack_loss, weight);
+  return found.tally;
 }
 
 int host_is_control_block(const struct heaptap_control* control) { return is_control_block(control); }

@@ -378,6 +378,7 @@ absl::Status Recording::Attach(uint64_t unwind_bytes) {
                           mapping);
   }
   errands.WaitUntil([this] { return !tables->IsReading(); }, base::Now() + absl::Minutes(1));
+  while (tables->kernel().IsLoading()) tables->kernel().LoadSome();
   constexpr char kOwnFile[] = "/proc/self/exe";
   std::vector<ProbeSite> many;
   for (const auto& [program, probe, site] : sites) {

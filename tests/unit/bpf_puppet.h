@@ -18,7 +18,7 @@
 #include "userspace/bpf/books.h"
 #include "userspace/bpf/pins.h"
 #include "userspace/bpf/probes.h"
-#include "userspace/recording/unwind_tables.h"
+#include "userspace/tables/unwind_tables.h"
 
 // The probe sites.
 extern "C" const char books_test_site_alloc, books_test_site_free, books_test_site_start, books_test_site_dump,

@@ -46,15 +46,15 @@ std::vector<heaptap_rows> Nodes(size_t count) { return std::vector<heaptap_rows>
 
 TEST_F(UnwindMapsTest, TablesGoInWholeOrNotAtAll) {
   NEED_BPF(Load());
-  EXPECT_TRUE(maps().AddTable(1, Nodes(6)).ok());
-  EXPECT_TRUE(absl::IsResourceExhausted(maps().AddTable(2, Nodes(5))));
-  EXPECT_TRUE(maps().AddTable(3, Nodes(4)).ok());
-  EXPECT_TRUE(absl::IsResourceExhausted(maps().AddTable(4, Nodes(1))));
+  EXPECT_TRUE(maps().AddNodes(1, 0, Nodes(6)).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(maps().AddNodes(2, 0, Nodes(5))));
+  EXPECT_TRUE(maps().AddNodes(3, 0, Nodes(4)).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(maps().AddNodes(4, 0, Nodes(1))));
   maps().RemoveTable(1, 6);
-  EXPECT_TRUE(maps().AddTable(5, Nodes(6)).ok());
+  EXPECT_TRUE(maps().AddNodes(5, 0, Nodes(6)).ok());
   maps().RemoveTable(3, 4);
   maps().RemoveTable(5, 6);
-  EXPECT_TRUE(maps().AddTable(6, Nodes(10)).ok());
+  EXPECT_TRUE(maps().AddNodes(6, 0, Nodes(10)).ok());
 }
 
 TEST_F(UnwindMapsTest, Files) {

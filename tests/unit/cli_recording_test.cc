@@ -11,10 +11,10 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "userspace/cli/exit_status.h"
 #include "userspace/cli/recording.h"
-#include "userspace/export/gperftools_heap.h"
-#include "userspace/export/heap_v2.h"
+#include "userspace/cli/words/exit_status.h"
+#include "userspace/formats/gperftools_heap.h"
+#include "userspace/formats/heap_v2.h"
 
 namespace heaptap::cli {
 namespace {
@@ -42,7 +42,7 @@ TEST(RecordingOptions, Defaults) {
   const recording::RecorderOptions options = MustParse({});
   EXPECT_EQ(options.prefix, "jeprof");
   EXPECT_FALSE(options.prefix_given);
-  EXPECT_EQ(options.format, &exporter::HeapV2);
+  EXPECT_EQ(options.format, &formats::HeapV2);
   EXPECT_FALSE(options.policy.lg_sample.has_value());
   EXPECT_EQ(options.policy.triggers.first_high_water, 0);
   EXPECT_EQ(options.policy.triggers.interval, 0);
@@ -64,8 +64,8 @@ TEST(RecordingOptions, Rate) {
 }
 
 TEST(RecordingOptions, Format) {
-  EXPECT_EQ(MustParse({"--format", "gperftools"}).format, &exporter::GperftoolsHeap);
-  EXPECT_EQ(MustParse({"--format", "heap_v2"}).format, &exporter::HeapV2);
+  EXPECT_EQ(MustParse({"--format", "gperftools"}).format, &formats::GperftoolsHeap);
+  EXPECT_EQ(MustParse({"--format", "heap_v2"}).format, &formats::HeapV2);
   EXPECT_FALSE(Parse({"--format", "pdf"}).ok());
 }
 

@@ -16,8 +16,8 @@
 #include "tests/unit/recorder_fixture.h"
 #include "tests/unit/support/child.h"
 #include "tests/unit/support/fake_clock.h"
-#include "userspace/api/client_time.h"
 #include "userspace/base/user_ids.h"
+#include "userspace/http/client_time.h"
 
 namespace heaptap::daemon {
 namespace {
@@ -28,7 +28,7 @@ constexpr uid_t kUser = 1234;
 
 class DaemonTest : public recording::RecorderTest {
  protected:
-  explicit DaemonTest(recording::Background::Place background = recording::Background::Place::kCaller) {
+  explicit DaemonTest(base::Background::Place background = base::Background::Place::kCaller) {
     recording::RecorderOptions options = EveryProcess();
     options.background = background;
     RecorderTest::Start(options);
@@ -59,7 +59,7 @@ class DaemonTest : public recording::RecorderTest {
   }
 
   FakeClock clock_;
-  api::ClientTime time_;
+  http::ClientTime time_;
   profile::ProcessRef process_;
   std::unique_ptr<Daemon> daemon_;
   std::atomic<bool> is_working_ = false;
@@ -77,11 +77,11 @@ TEST_F(DaemonTest, TheListDoesNotWaitForAProfile) {
   };
   Work();
   std::thread user([&] {
-    api::Asker asker(time_, kUser);
+    http::Asker asker(time_, kUser);
     EXPECT_TRUE(daemon_->Snapshot(process_, asker).ok());
   });
   is_made.WaitForNotification();
-  api::Asker root(time_, base::kRoot);
+  http::Asker root(time_, base::kRoot);
   const absl::StatusOr<std::vector<profile::ProcessSummary>> processes = daemon_->Processes(root);
   ASSERT_TRUE(processes.ok()) << processes.status();
   EXPECT_THAT(*processes, SizeIs(1));
@@ -91,24 +91,24 @@ TEST_F(DaemonTest, TheListDoesNotWaitForAProfile) {
 
 TEST_F(DaemonTest, WhoHasNoTimeIsToldAtOnceAndNobodyWaits) {
   Work();
-  api::Asker user(time_, kUser);
-  user.Charge(api::ClientTime::kBurst);
+  http::Asker user(time_, kUser);
+  user.Charge(http::ClientTime::kBurst);
   for (const absl::Status& status :
        {daemon_->Snapshot(process_, user).status(), daemon_->DetailedSnapshot(process_, user).status(),
         daemon_->Dump(process_, user).status()}) {
-    EXPECT_EQ(api::SecondsToWait(status), 1) << status;
+    EXPECT_EQ(http::SecondsToWait(status), 1) << status;
   }
   // It is the same process, but somebody else asks.
-  api::Asker other(time_, kUser + 1);
+  http::Asker other(time_, kUser + 1);
   EXPECT_TRUE(daemon_->Snapshot(process_, other).ok());
 }
 
 TEST_F(DaemonTest, WhoAsksPaysForTheProfile) {
   kernel_.on_step = [&](const std::string& step) {
-    if (step == "ReadStack") clock_.Advance(api::ClientTime::kBurst), clock_.Work(api::ClientTime::kBurst);
+    if (step == "ReadStack") clock_.Advance(http::ClientTime::kBurst), clock_.Work(http::ClientTime::kBurst);
   };
   Work();
-  api::Asker user(time_, kUser);
+  http::Asker user(time_, kUser);
   EXPECT_TRUE(daemon_->Snapshot(process_, user).ok());
   EXPECT_TRUE(absl::IsResourceExhausted(daemon_->Snapshot(process_, user).status()));
 }
@@ -116,17 +116,17 @@ TEST_F(DaemonTest, WhoAsksPaysForTheProfile) {
 // While one client sums up the tallies for all, others wait for its sums, but only while it does.
 TEST_F(DaemonTest, WhoGivesUpTheSumsLeavesThemToOthers) {
   Work();
-  api::Asker user(time_, kUser);
-  user.Charge(api::ClientTime::kBurst);
+  http::Asker user(time_, kUser);
+  user.Charge(http::ClientTime::kBurst);
   EXPECT_TRUE(absl::IsResourceExhausted(daemon_->Processes(user).status()));
-  api::Asker root(time_, base::kRoot);
+  http::Asker root(time_, base::kRoot);
   EXPECT_TRUE(daemon_->Processes(root).ok());
 }
 
 // The recording has threads of its own, and hands wait for a process.
 class LateAnswersTest : public DaemonTest {
  protected:
-  LateAnswersTest() : DaemonTest(recording::Background::Place::kOwnThread) {
+  LateAnswersTest() : DaemonTest(base::Background::Place::kOwnThread) {
     const uint64_t process_id = kernel_.Enter(child_.pid(), "child");
     kernel_.Sample(process_id, recording::kBytes);
     late_ = {child_.pid(), process_id};
@@ -134,7 +134,10 @@ class LateAnswersTest : public DaemonTest {
       absl::MutexLock lock(&kernel_.mutex);
       kernel_.processes.at(process_id).process.pending = reinterpret_cast<uint64_t>(&pending);
     }
-    daemon_->Work();
+    // Its facts are read now, and not while it is late.
+    do {
+      daemon_->Work();
+    } while (!daemon_->recorder().queries().Owner(late_, base::Now()).ok());
     kernel_.on_is_current = [this](pid_t pid) {
       if (pid != child_.pid() || std::this_thread::get_id() == recording_id_.load()) return;
       if (!is_late_.HasBeenNotified()) is_late_.Notify();
@@ -152,13 +155,13 @@ class LateAnswersTest : public DaemonTest {
 TEST_F(LateAnswersTest, OneProcessMakesNobodyElseWait) {
   Work();
   std::thread user([&] {
-    api::Asker asker(time_, kUser);
+    http::Asker asker(time_, kUser);
     const absl::StatusOr<profile::Snapshot> snapshot = daemon_->Snapshot(late_, asker);
     ASSERT_TRUE(snapshot.ok()) << snapshot.status();
     EXPECT_EQ(snapshot->profile.Live().bytes, 1.0 * recording::kBytes);
   });
   is_late_.WaitForNotification();
-  api::Asker root(time_, base::kRoot);
+  http::Asker root(time_, base::kRoot);
   EXPECT_TRUE(daemon_->Snapshot(process_, root).ok());
   end_.Notify();
   user.join();
@@ -167,7 +170,7 @@ TEST_F(LateAnswersTest, OneProcessMakesNobodyElseWait) {
 TEST_F(LateAnswersTest, WhoWaitsIsToldThatTheDaemonEnds) {
   Work();
   std::thread user([&] {
-    api::Asker asker(time_, kUser);
+    http::Asker asker(time_, kUser);
     EXPECT_TRUE(absl::IsUnavailable(daemon_->Snapshot(late_, asker).status()));
   });
   is_late_.WaitForNotification();

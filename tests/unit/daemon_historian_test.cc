@@ -15,9 +15,9 @@
 #include "tests/unit/history_fixture.h"
 #include "tests/unit/support/fake_clock.h"
 #include "userspace/base/repeated_task.h"
+#include "userspace/crews/crews.h"
 #include "userspace/daemon/historian.h"
 #include "userspace/history/timeline.h"
-#include "userspace/worker/crews.h"
 
 namespace heaptap::daemon {
 namespace {

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "userspace/api/client_time.h"
 #include "userspace/api/collector.h"
+#include "userspace/http/client_time.h"
 #include "userspace/profile/figures.h"
 #include "userspace/profile/snapshot.h"
 
@@ -50,11 +50,21 @@ class FakeCollector : public Collector {
 
   absl::Status Health() const override { return status; }
   bool IsRestricted() const override { return false; }
-  absl::StatusOr<std::vector<profile::ProcessSummary>> Processes(Asker&) override {
+  absl::StatusOr<std::vector<profile::ProcessSummary>> Processes(http::Asker&) override {
     Called("Processes");
     if (!status.ok()) return status;
     std::lock_guard<std::mutex> lock(mutex_);
     return processes;
+  }
+
+  absl::StatusOr<profile::NamedProcess> Find(pid_t pid, http::Asker&) override {
+    Called("Find");
+    if (!status.ok()) return status;
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = std::ranges::find(processes, pid, &profile::ProcessSummary::pid);
+    if (found == processes.end()) return absl::NotFoundError("no such process");
+    return profile::NamedProcess{
+        .pid = pid, .process_id = found->process_id, .owner = found->owner, .command = found->command};
   }
 
   // Replaces the process that has the PID.
@@ -119,7 +129,7 @@ class FakeCollector : public Collector {
     return ended;
   }
 
-  absl::StatusOr<profile::Snapshot> Snapshot(const profile::ProcessRef& process, Asker& asker) override {
+  absl::StatusOr<profile::Snapshot> Snapshot(const profile::ProcessRef& process, http::Asker& asker) override {
     Called("Snapshot");
     if (absl::Status paid = asker.Pay(); !paid.ok()) return paid;
     if (!status.ok()) return status;
@@ -129,11 +139,11 @@ class FakeCollector : public Collector {
     return found->second;
   }
 
-  absl::StatusOr<profile::Snapshot> DetailedSnapshot(const profile::ProcessRef& process, Asker& asker) override {
+  absl::StatusOr<profile::Snapshot> DetailedSnapshot(const profile::ProcessRef& process, http::Asker& asker) override {
     return Snapshot(process, asker);
   }
 
-  absl::StatusOr<std::string> Dump(const profile::ProcessRef& process, Asker&) override {
+  absl::StatusOr<std::string> Dump(const profile::ProcessRef& process, http::Asker&) override {
     if (!status.ok()) return status;
     Note(absl::StrCat("dump ", process.pid));
     if (!snapshots.contains(process.pid)) return absl::InternalError("the disk is full");
@@ -155,7 +165,7 @@ class FakeCollector : public Collector {
     return found->second;
   }
 
-  absl::StatusOr<profile::ResidentBytes> Resident(const profile::ProcessRef& process, Asker&) override {
+  absl::StatusOr<profile::ResidentBytes> Resident(const profile::ProcessRef& process, http::Asker&) override {
     Called("Resident");
     if (!status.ok()) return status;
     if (std::lock_guard<std::mutex> lock(mutex_); !IsCurrent(process)) return absl::NotFoundError("no such process");
@@ -177,7 +187,7 @@ class FakeCollector : public Collector {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<profile::CollectorFigures> Figures(Asker&) override {
+  absl::StatusOr<profile::CollectorFigures> Figures(http::Asker&) override {
     Called("Figures");
     if (!status.ok()) return status;
     std::lock_guard<std::mutex> lock(mutex_);

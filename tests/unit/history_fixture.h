@@ -71,7 +71,7 @@ class HistoryTest : public testing::Test {
     const absl::StatusOr<std::unique_ptr<NameWriter>> names = NameWriter::Open(path_);
     ASSERT_TRUE(names.ok());
     for (const Writer::NewFrame& frame : new_frames_) {
-      const exporter::SourceFrame name = {
+      const profile::SourceFrame name = {
           .function = absl::StrCat("f", frame.place.offset), .file = "server.c", .line = 7};
       ASSERT_TRUE((*names)->Write(frame.place.file, "abcd", {{frame.frame, {name}}}).ok());
     }

@@ -32,12 +32,12 @@ TEST(MomentProfilesTest, FramesHaveTheirNames) {
   ASSERT_THAT(made.profile.contexts, SizeIs(1));
   const std::vector<uint64_t>& frames = made.profile.contexts[0].frames;
   ASSERT_THAT(frames, SizeIs(2)) << "an inlined function has no address of its own";
-  const auto names = made.symbols.find(exporter::CallAddress(frames[0]));
+  const auto names = made.symbols.find(profile::CallAddress(frames[0]));
   ASSERT_NE(names, made.symbols.end());
   ASSERT_THAT(names->second, SizeIs(2));
   EXPECT_EQ(names->second[0].function, "inner");
   EXPECT_EQ(names->second[1].line, 7u);
-  EXPECT_EQ(made.symbols.at(exporter::CallAddress(frames[1]))[0].function, "libc.so.6+0x63");
+  EXPECT_EQ(made.symbols.at(profile::CallAddress(frames[1]))[0].function, "libc.so.6+0x63");
   EXPECT_EQ(made.profile.Live().bytes, 1000);
 }
 
@@ -68,7 +68,7 @@ TEST(MomentProfilesTest, WhatHasNoPathIsTheOthers) {
   ASSERT_THAT(made.profile.contexts, SizeIs(2));
   for (const profile::Context& context : made.profile.contexts) {
     if (context.frames.size() != 1) continue;
-    EXPECT_EQ(made.symbols.at(exporter::CallAddress(context.frames[0]))[0].function, "[all other call paths]");
+    EXPECT_EQ(made.symbols.at(profile::CallAddress(context.frames[0]))[0].function, "[all other call paths]");
     EXPECT_EQ(context.Live().bytes, 15);
   }
 }

@@ -69,7 +69,7 @@ class RecorderTest : public ::testing::Test {
     options.follow = true;
     options.system_wide = SystemWide{.state_folder = folder_.path(), .pin_folder = "simulated"};
     // The simulated kernel has one thread.
-    options.background = Background::Place::kCaller;
+    options.background = base::Background::Place::kCaller;
     return options;
   }
 

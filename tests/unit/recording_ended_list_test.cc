@@ -33,7 +33,7 @@ class EndedListTest : public ::testing::Test {
 
   TemporaryFolder folder_;
   const std::string path_ = folder_ / "ended";
-  Background files_{Background::Place::kCaller};
+  base::Background files_{base::Background::Place::kCaller};
 };
 
 TEST_F(EndedListTest, TheNextRecorderHasThem) {

@@ -15,7 +15,7 @@
 #include "userspace/base/clock.h"
 #include "userspace/process/facts.h"
 #include "userspace/recording/everyone.h"
-#include "userspace/recording/rules.h"
+#include "userspace/targets/rules.h"
 
 namespace heaptap::recording {
 namespace {

@@ -35,7 +35,7 @@ class OrdersTest : public RecorderTest {
  protected:
   OrdersTest() {
     RecorderOptions options = EveryProcess();
-    options.background = Background::Place::kOwnThread;
+    options.background = base::Background::Place::kOwnThread;
     options.map_sizes.tallies = kTallies;
     Start(options);
     kernel_.on_is_current = [this](pid_t pid) {

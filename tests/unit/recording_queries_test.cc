@@ -21,7 +21,7 @@
 #include "tests/unit/support/answered.h"
 #include "tests/unit/support/fake_clock.h"
 #include "userspace/process/handle.h"
-#include "userspace/recording/profile_plan.h"
+#include "userspace/profiles/profile_plan.h"
 #include "userspace/recording/queries.h"
 
 namespace heaptap::recording {
@@ -156,15 +156,33 @@ TEST_F(QueriesTest, AProcessIsListedWhenItsOwnerIsKnown) {
     const auto summaries = queries().MakeSummaries({{process_id, {}}}, absl::ZeroDuration());
     return std::ranges::count(summaries, process_id, &profile::ProcessSummary::process_id) == 1;
   };
-  EXPECT_TRUE(is_listed(other_.process_id));
-  // A child is not read before it starts an allocator, or the next Tick.
-  const uint64_t child = kernel_.Fork(other_.process_id, kChild, "child");
-  kernel_.Sample(child, kBytes);
-  recorder_->Pump();
-  EXPECT_FALSE(is_listed(child));
+  const ControlledChild child;
+  EXPECT_TRUE(is_listed(Enter(child).process_id));
   // One that cannot be read is listed later: to root.
+  EXPECT_FALSE(is_listed(other_.process_id));
   clock_.Advance(absl::Seconds(1));
-  EXPECT_TRUE(is_listed(child));
+  EXPECT_TRUE(is_listed(other_.process_id));
+}
+
+TEST_F(QueriesTest, AClientFindsAProcessWhenItsOwnerIsKnown) {
+  const ControlledChild child;
+  const profile::ProcessRef process = Enter(child);
+  const absl::StatusOr<profile::NamedProcess> found = queries().Find(process.pid, base::Now());
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->ref(), process);
+  EXPECT_EQ(found->owner, getuid());
+  // An owner that was read too early is read again.
+  const base::Instant later = base::Now() + Readings::kRoundPause + kInstant;
+  EXPECT_TRUE(absl::IsResourceExhausted(queries().Find(process.pid, later).status()));
+  clock_.Advance(Readings::kRoundPause);
+  EXPECT_TRUE(queries().Find(process.pid, later).ok());
+  // One that gives no facts is root's.
+  const absl::StatusOr<profile::NamedProcess> other = queries().Find(kOther, base::Now());
+  ASSERT_TRUE(other.ok()) << other.status();
+  EXPECT_EQ(other->owner, std::nullopt);
+  kernel_.Exit(kOther, "other");
+  EXPECT_TRUE(absl::IsNotFound(queries().Find(kOther, base::Now()).status()));
+  EXPECT_TRUE(absl::IsNotFound(queries().Find(kOther + 1, base::Now()).status()));
 }
 
 TEST_F(QueriesTest, DearSummariesStayForATime) {
@@ -184,14 +202,16 @@ TEST_F(QueriesTest, DearSummariesStayForATime) {
 
 TEST_F(QueriesTest, SummariesOfThoseThatRun) {
   const profile::ProcessRef child = Enter(kChild);
+  const absl::Time begin = clock_.WallNow();
   absl::flat_hash_map<uint64_t, TallySums> sums = *SumAllTallies(recorder_->entries());
   kernel_.Exit(kOther, "other");
   recorder_->Pump();
+  clock_.Advance(absl::Seconds(1));
   const std::vector<profile::ProcessSummary> summaries = queries().MakeSummaries(sums, {});
   ASSERT_THAT(summaries, SizeIs(1));
   EXPECT_EQ(summaries[0].process_id, child.process_id);
   EXPECT_EQ(summaries[0].live_bytes, 1.0 * kBytes);
-  EXPECT_EQ(summaries[0].recorded_since, clock_.WallNow());
+  EXPECT_EQ(summaries[0].recorded_since, begin);
 }
 
 TEST_F(QueriesTest, TheLargestProcess) {

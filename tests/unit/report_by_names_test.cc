@@ -20,24 +20,24 @@ using ::testing::SizeIs;
 constexpr uint64_t kPeriod = 4096;
 
 // One build has `fill` inlined at another line, and a Rust hash of its own.
-std::vector<exporter::SourceFrame> First(uint64_t address) {
-  static const auto* const frames = new std::map<uint64_t, std::vector<exporter::SourceFrame>>{
+std::vector<profile::SourceFrame> First(uint64_t address) {
+  static const auto* const frames = new std::map<uint64_t, std::vector<profile::SourceFrame>>{
       {0x10, {{.function = "main", .file = "a.cc", .line = 10}}},
       {0x20, {{.function = "fill(int)", .file = "a.cc", .line = 5}, {.function = "load()", .file = "a.cc", .line = 9}}},
       {0x30, {{.function = "std::vector<int>::push_back(int&&)"}}},
       {0x40, {{.function = "app::grow::h0123456789abcdef"}}}};
   const auto found = frames->find(address);
-  return found == frames->end() ? std::vector<exporter::SourceFrame>() : found->second;
+  return found == frames->end() ? std::vector<profile::SourceFrame>() : found->second;
 }
 
-std::vector<exporter::SourceFrame> Second(uint64_t address) {
-  static const auto* const frames = new std::map<uint64_t, std::vector<exporter::SourceFrame>>{
+std::vector<profile::SourceFrame> Second(uint64_t address) {
+  static const auto* const frames = new std::map<uint64_t, std::vector<profile::SourceFrame>>{
       {0x1010, {{.function = "main", .file = "a.cc", .line = 12}}},
       {0x1020, {{.function = "load()", .file = "a.cc", .line = 11}}},
       {0x1028, {{.function = "fill(long)", .file = "a.cc", .line = 6}}},
       {0x1040, {{.function = "app::grow::hfedcba9876543210"}}}};
   const auto found = frames->find(address);
-  return found == frames->end() ? std::vector<exporter::SourceFrame>() : found->second;
+  return found == frames->end() ? std::vector<profile::SourceFrame>() : found->second;
 }
 
 profile::Context Make(std::vector<uint64_t> frames, uint64_t samples) {
@@ -70,7 +70,7 @@ TEST(ByNamesTest, TwoBuildsHaveTheSamePaths) {
   for (size_t i = 0; i < changes.size(); i++) {
     std::vector<std::string> names;
     for (const uint64_t frame : difference.contexts[i].frames) {
-      const auto found = after.symbols.find(exporter::CallAddress(frame));
+      const auto found = after.symbols.find(profile::CallAddress(frame));
       ASSERT_NE(found, after.symbols.end());
       names.push_back(found->second.front().function);
     }
@@ -100,7 +100,7 @@ TEST(ByNamesTest, UnknownPathsAreOne) {
   EXPECT_THAT(made.profile.contexts[0].frames, IsEmpty());
   ASSERT_THAT(made.profile.contexts[1].frames, SizeIs(1));
   EXPECT_THAT(made.symbols.at(made.profile.contexts[1].frames[0] - 1),
-              ElementsAre(::testing::Field(&exporter::SourceFrame::function, "0x5550")));
+              ElementsAre(::testing::Field(&profile::SourceFrame::function, "0x5550")));
 }
 
 }  // namespace

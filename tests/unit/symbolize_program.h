@@ -20,8 +20,8 @@
 #include "gtest/gtest.h"
 #include "tests/unit/support/folder.h"
 #include "userspace/base/file_descriptor.h"
+#include "userspace/crews/symbolizer.h"
 #include "userspace/elf/file.h"
-#include "userspace/worker/symbolizer.h"
 
 namespace heaptap::symbolize {
 

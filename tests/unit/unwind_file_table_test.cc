@@ -2,7 +2,9 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -169,21 +171,47 @@ TEST(Tree, Shape) {
   for (const uint32_t count : {1, 503, 504, 505, 1008, 1009, 504 * 504, 504 * 504 + 1, 600000}) {
     std::vector<heaptap_row> rows;
     for (uint32_t i = 0; i < count; i++) rows.push_back({i * 3, i + 1});
-    const Tree tree = MakeTree(rows);
-    EXPECT_EQ(tree.levels, count <= 504 ? 1 : count <= 504 * 504 ? 2 : 3);
-    EXPECT_EQ(tree.nodes.size(), CountNodes(count));
+    EXPECT_EQ(CountLevels(count), count <= 504 ? 1 : count <= 504 * 504 ? 2 : 3);
+    const std::vector<heaptap_rows> nodes = MakeNodes(rows, 0, SIZE_MAX);
+    ASSERT_EQ(nodes.size(), CountNodes(count));
     // The lowest level is the table.
     const size_t leaves = (count + 503) / 504;
     size_t i = 0;
-    for (size_t node = tree.nodes.size() - leaves; node < tree.nodes.size(); node++) {
-      for (const heaptap_row& row : tree.nodes[node].rows) {
-        EXPECT_EQ(row.pc, i < count ? rows[i].pc : ~0u);
-        EXPECT_EQ(row.rule, i < count ? rows[i].rule : 0);
+    for (size_t node = nodes.size() - leaves; node < nodes.size(); node++) {
+      for (const heaptap_row& row : nodes[node].rows) {
+        ASSERT_EQ(row.pc, i < count ? rows[i].pc : ~0u);
+        ASSERT_EQ(row.rule, i < count ? rows[i].rule : 0);
         i++;
       }
     }
+    // The entries above it name each node but the root, in order, with its first pc.
+    size_t below = 1;
+    for (size_t node = 0; node < nodes.size() - leaves; node++) {
+      for (const heaptap_row& row : nodes[node].rows) {
+        if (row.pc == ~0u) continue;
+        ASSERT_EQ(row.rule, below);
+        ASSERT_EQ(row.pc, nodes[below].rows[0].pc);
+        below++;
+      }
+    }
+    EXPECT_EQ(below, nodes.size());
   }
   EXPECT_EQ(CountNodes(0), 0);
+}
+
+TEST(Tree, InPieces) {
+  std::vector<heaptap_row> rows;
+  for (uint32_t i = 0; i < 504 * 504 + 1; i++) rows.push_back({i * 3, i + 1});
+  const std::vector<heaptap_rows> whole = MakeNodes(rows, 0, SIZE_MAX);
+  std::vector<heaptap_rows> pieces;
+  while (pieces.size() < whole.size()) {
+    const std::vector<heaptap_rows> piece = MakeNodes(rows, pieces.size(), 100);
+    ASSERT_EQ(piece.size(), std::min<size_t>(100, whole.size() - pieces.size()));
+    pieces.insert(pieces.end(), piece.begin(), piece.end());
+  }
+  EXPECT_EQ(memcmp(pieces.data(), whole.data(), whole.size() * sizeof(heaptap_rows)), 0);
+  EXPECT_TRUE(MakeNodes(rows, whole.size(), 100).empty());
+  EXPECT_TRUE(MakeNodes({}, 0, 100).empty());
 }
 
 // --- real files ------------------------------------------------------------------------------------------------------

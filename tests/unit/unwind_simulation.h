@@ -85,14 +85,14 @@ class Simulation {
     Load(kKeys[place], tables[place]);
   }
   void Load(const heaptap_file_key& key, const unwind::FileTable& table) {
-    const unwind::Tree tree = unwind::MakeTree(table.rows);
-    for (uint32_t node = 0; node < tree.nodes.size(); node++) {
-      kernel.Put("rows", heaptap_rows_key{next_table_, node}, tree.nodes[node]);
+    const std::vector<heaptap_rows> nodes = unwind::MakeNodes(table.rows, 0, SIZE_MAX);
+    for (uint32_t node = 0; node < nodes.size(); node++) {
+      kernel.Put("rows", heaptap_rows_key{next_table_, node}, nodes[node]);
     }
     heaptap_file file = {};
     file.state = HEAPTAP_FILE_LOADED;
     file.table = next_table_++;
-    file.levels = tree.levels;
+    file.levels = unwind::CountLevels(table.rows.size());
     file.base = table.base;
     kernel.Put("files", key, file);
   }

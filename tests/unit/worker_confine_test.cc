@@ -23,8 +23,8 @@
 #include "tests/unit/support/own_hands.h"
 #include "tests/unit/worker_jobs.h"
 #include "userspace/base/file_descriptor.h"
+#include "userspace/crews/crew.h"
 #include "userspace/worker/confine.h"
-#include "userspace/worker/crew.h"
 
 namespace heaptap::worker {
 namespace {

@@ -11,15 +11,15 @@
 #include "gtest/gtest.h"
 #include "tests/unit/support/folder.h"
 #include "userspace/base/file_descriptor.h"
-#include "userspace/worker/crew.h"
+#include "userspace/crews/crew.h"
 #include "userspace/worker/dump_job.h"
 #include "userspace/worker/packet.h"
 
 namespace heaptap::worker {
 namespace {
 
-using exporter::Dump;
-using exporter::ReadThreads;
+using formats::Dump;
+using formats::ReadThreads;
 using ::testing::HasSubstr;
 
 constexpr char kText[] =
@@ -118,7 +118,7 @@ TEST(DumpJob, AnswersWhatTheParserSays) {
     ASSERT_TRUE(answer.status.ok()) << answer.status;
     const absl::StatusOr<Dump> dump = DecodeDump(answer.bytes);
     ASSERT_TRUE(dump.ok()) << dump.status();
-    const absl::StatusOr<Dump> expected = exporter::ReadDump(kText, "x.heap", threads);
+    const absl::StatusOr<Dump> expected = formats::ReadDump(kText, "x.heap", threads);
     ASSERT_TRUE(expected.ok());
     ASSERT_EQ(expected->symbols.size(), 2u);
     ExpectSame(*dump, *expected);
@@ -128,7 +128,7 @@ TEST(DumpJob, AnswersWhatTheParserSays) {
 TEST(DumpJob, PassesErrorsOn) {
   for (const absl::string_view text : {"", "nonsense", "heap_v2/4096\nnonsense", "\x1f\x8b\x08"}) {
     const Answer answer = Ask(text);
-    EXPECT_EQ(answer.status, exporter::ReadDump(text, "x.heap", ReadThreads::kSum).status());
+    EXPECT_EQ(answer.status, formats::ReadDump(text, "x.heap", ReadThreads::kSum).status());
     EXPECT_THAT(answer.status.message(), HasSubstr("x.heap"));
   }
 }
@@ -176,7 +176,7 @@ TEST(DumpAnswer, WhatProfilesPromise) {
   expect_wrong("blocks in another order", [](profile::Profile& p) { p.contexts[0].blocks[1].size = 1; });
   expect_wrong("no age", [](profile::Profile& p) { p.contexts[0].blocks[0].age = 61; });
   expect_wrong("blocks without a number", [](profile::Profile& p) { p.contexts[0].blocks[0].live.bytes = kNoNumber; });
-  expect_wrong("many frames", [](profile::Profile& p) { p.contexts[0].frames.resize(exporter::kMaxReadFrames + 1); });
+  expect_wrong("many frames", [](profile::Profile& p) { p.contexts[0].frames.resize(formats::kMaxReadFrames + 1); });
   expect_wrong("an empty mapping", [](profile::Profile& p) { p.mappings[0].end = 0; });
   expect_wrong("many warnings", [](profile::Profile& p) { p.warnings.resize(kMaxDumpWarnings + 1); });
 }

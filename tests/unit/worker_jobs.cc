@@ -37,7 +37,8 @@ absl::Status Die(const ReaderInput&, WritePart write) {
 
 absl::Status Stall(const ReaderInput&, WritePart write) {
   write("part");
-  for (;;) asm volatile("");
+  // Waits for a packet that never comes. A loop would need a processor, and users do not pay for time without one.
+  for (;;) ReceiveBytes(STDIN_FILENO).status().IgnoreError();
 }
 
 absl::Status Bloat(const ReaderInput&, WritePart write) {

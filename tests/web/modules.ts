@@ -10,7 +10,7 @@ import { differenceOf } from "../../userspace/web/difference";
 import { endingInHistory, endingInList } from "../../userspace/web/ending";
 import * as format from "../../userspace/web/format";
 import { intervalOf } from "../../userspace/web/freshness";
-import { axisOf, History, layersOf, momentAddress, nearest, OTHERS } from "../../userspace/web/history";
+import { axisOf, History, layersOf, momentAddress, nearest, OTHERS, renamedPath } from "../../userspace/web/history";
 import { nameFrames } from "../../userspace/web/names";
 import { growthHint, growthText, matches, placeOf, residentText } from "../../userspace/web/processes_view";
 import { Amount, lackOfValue, measureOf, Profile, total } from "../../userspace/web/profile";
@@ -666,6 +666,10 @@ test("layers of a timeline: the largest peak first, all others last", () => {
     crowded.map((layer) => [layer.name, layer.bytes[0]]),
     [...[9, 8, 7, 6, 5, 4].map((id) => [`f${id}`, id]), [OTHERS, 1 + 2 + 3]],
   );
+  const renamed = { ...history, paths: history.paths.map((path) => ({ ...path, frames: [frame(`new ${path.id}`)] })) };
+  strictEqual(renamedPath(history, renamed, "x.so+0x10"), `new ${history.paths.find(({ frames }) => frames[0].short === "x.so+0x10")?.id}`);
+  for (const path of ["", "of no layer"]) strictEqual(renamedPath(history, renamed, path), path);
+  strictEqual(renamedPath(history, { ...history, paths: [] }, "f ← main"), "f ← main");
   strictEqual(nearest(history, 24), 1);
   // The axis is the chosen span, not that of the points; all of the history has its own length.
   deepStrictEqual(axisOf({ ...history, since: -3000, until: 600 }), { begin: -3000, end: 600 });

@@ -21,8 +21,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "heaptap/contract.h"
-#include "userspace/api/client_time.h"
-#include "userspace/export/prometheus.h"
+#include "userspace/http/client_time.h"
+#include "userspace/json/prometheus.h"
 #include "userspace/profile/coverage.h"
 #include "userspace/profile/figures.h"
 #include "userspace/profile/profile.h"
@@ -38,28 +38,31 @@ class Collector {
   virtual ~Collector() = default;
 
   // By PID. All clients share what this takes.
-  virtual absl::StatusOr<std::vector<profile::ProcessSummary>> Processes(Asker& asker) = 0;
-  // The user who may look at the process besides root; none: there is no such user. Cheap, unlike Processes.
+  virtual absl::StatusOr<std::vector<profile::ProcessSummary>> Processes(http::Asker& asker) = 0;
+  // What clients may be told of the process with this PID. Cheap, unlike Processes: nothing is read of other processes.
+  virtual absl::StatusOr<profile::NamedProcess> Find(pid_t pid, http::Asker& asker) = 0;
+  // The user who may look at the process besides root; none: there is no such user.
   virtual absl::StatusOr<std::optional<uid_t>> Owner(const profile::ProcessRef& process) = 0;
   // The latest processes that ended, most recent first.
   virtual absl::StatusOr<std::vector<profile::EndedProcess>> Ended() = 0;
 
   // One profile at a time is made, and users take turns. ResourceExhausted: who asks has no time left (Asker::Pay).
-  virtual absl::StatusOr<profile::Snapshot> Snapshot(const profile::ProcessRef& process, Asker& asker) = 0;
+  virtual absl::StatusOr<profile::Snapshot> Snapshot(const profile::ProcessRef& process, http::Asker& asker) = 0;
   // The same, with blocks by size and age.
-  virtual absl::StatusOr<profile::Snapshot> DetailedSnapshot(const profile::ProcessRef& process, Asker& asker) = 0;
+  virtual absl::StatusOr<profile::Snapshot> DetailedSnapshot(const profile::ProcessRef& process,
+                                                             http::Asker& asker) = 0;
   // Writes a dump into the collector's folder. Returns its path.
-  virtual absl::StatusOr<std::string> Dump(const profile::ProcessRef& process, Asker& asker) = 0;
+  virtual absl::StatusOr<std::string> Dump(const profile::ProcessRef& process, http::Asker& asker) = 0;
 
   // FailedPrecondition: the process's allocator has no control block. Unavailable: its memory is not accessible.
   virtual absl::StatusOr<profile::AllocatorFigures> Allocator(const profile::ProcessRef& process) = 0;
   // The memory of the process, heap or not.
-  virtual absl::StatusOr<profile::ResidentBytes> Resident(const profile::ProcessRef& process, Asker& asker) = 0;
+  virtual absl::StatusOr<profile::ResidentBytes> Resident(const profile::ProcessRef& process, http::Asker& asker) = 0;
   virtual absl::Status SetActive(const profile::ProcessRef& process, bool active) = 0;
   // Without a rate: back to the rate of the collector's rules, or else of the process.
   virtual absl::Status SetRate(const profile::ProcessRef& process, std::optional<uint32_t> lg_sample) = 0;
 
-  virtual absl::StatusOr<profile::CollectorFigures> Figures(Asker& asker) = 0;
+  virtual absl::StatusOr<profile::CollectorFigures> Figures(http::Asker& asker) = 0;
   // Whether the recording's thread works. Asks nothing of it and waits for nothing. Unavailable: not for kPatience.
   virtual absl::Status Health() const = 0;
   // Whether only processes of some control groups, or with some files, may be recorded.

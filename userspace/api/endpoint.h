@@ -18,11 +18,11 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "userspace/api/client_time.h"
 #include "userspace/api/collector.h"
 #include "userspace/api/history_place.h"
 #include "userspace/api/process_symbols.h"
 #include "userspace/http/access.h"
+#include "userspace/http/client_time.h"
 #include "userspace/http/message.h"
 #include "userspace/profile/figures.h"
 #include "userspace/profile/snapshot.h"
@@ -35,7 +35,7 @@ struct Call {
   ProcessSymbols& symbols;
   const http::Request& request;
   const http::Access& access;
-  Asker& asker;
+  http::Asker& asker;
   const http::Sleep& sleep;
   HistoryPlace* history = nullptr;  // null: none is kept
 };
@@ -56,7 +56,7 @@ struct ProcessEndpoint {
   absl::string_view path;
   uint8_t methods;  // Methods
   ErrorForm errors;
-  Reply (*answer)(Call& call, const profile::ProcessSummary& process);
+  Reply (*answer)(Call& call, const profile::NamedProcess& process);
   bool needs_prefix = false;  // the path exists only after /pid/PID
 };
 
@@ -81,6 +81,8 @@ absl::Span<const ProcessEndpoint> PageProcessEndpoints();
 
 // The processes that the peer may see, by PID. ResourceExhausted: the peer has no time left.
 absl::StatusOr<std::vector<profile::ProcessSummary>> VisibleProcesses(Call& call);
+// One of them. NotFound: there is none with this PID.
+absl::StatusOr<profile::NamedProcess> VisibleProcess(Call& call, pid_t pid);
 
 // The kernel's limit (PID_MAX_LIMIT).
 inline constexpr uint32_t kMaxPid = 1 << 22;

@@ -49,7 +49,7 @@ int HttpStatus(const absl::Status& status) {
 
 http::Response ErrorAnswer(ErrorForm form, const absl::Status& status) {
   http::Response answer = {.status = HttpStatus(status)};
-  if (const std::optional<int64_t> seconds = SecondsToWait(status); seconds.has_value()) {
+  if (const std::optional<int64_t> seconds = http::SecondsToWait(status); seconds.has_value()) {
     answer.headers.emplace_back("Retry-After", absl::StrCat(*seconds));
   }
   if (form == ErrorForm::kJson) {
@@ -115,22 +115,19 @@ absl::Status SeveralProcesses(absl::Span<const profile::ProcessSummary> processe
   return absl::InvalidArgumentError(message);
 }
 
-absl::StatusOr<profile::ProcessSummary> ChooseProcess(Call& call, std::optional<pid_t> pid) {
+absl::StatusOr<profile::NamedProcess> ChooseProcess(Call& call, std::optional<pid_t> pid) {
   if (const std::optional<std::string> text = call.request.Parameter("pid"); !pid.has_value() && text.has_value()) {
     pid = ParseNumber(*text, 1, kMaxPid);
     if (!pid.has_value()) return absl::InvalidArgumentError("the parameter pid must be a PID");
   }
+  if (pid.has_value()) return VisibleProcess(call, *pid);
   absl::StatusOr<std::vector<profile::ProcessSummary>> processes = VisibleProcesses(call);
   if (!processes.ok()) return processes.status();
-  if (!pid.has_value()) {
-    if (processes->empty()) return absl::NotFoundError("no process is recorded");
-    if (processes->size() > 1) return SeveralProcesses(*processes);
-    return std::move(processes->front());
-  }
-  auto found = std::find_if(processes->begin(), processes->end(),
-                            [&](const profile::ProcessSummary& process) { return process.pid == *pid; });
-  if (found == processes->end()) return NoSuchProcess(*pid);
-  return std::move(*found);
+  if (processes->empty()) return absl::NotFoundError("no process is recorded");
+  if (processes->size() > 1) return SeveralProcesses(*processes);
+  profile::ProcessSummary& only = processes->front();
+  return profile::NamedProcess{
+      .pid = only.pid, .process_id = only.process_id, .owner = only.owner, .command = std::move(only.command)};
 }
 
 http::Response AnswerOrError(ErrorForm form, Reply reply) {
@@ -157,6 +154,15 @@ absl::StatusOr<std::vector<profile::ProcessSummary>> VisibleProcesses(Call& call
   return processes;
 }
 
+absl::StatusOr<profile::NamedProcess> VisibleProcess(Call& call, pid_t pid) {
+  if (absl::Status status = call.asker.Pay(); !status.ok()) return status;
+  absl::StatusOr<profile::NamedProcess> process = call.collector.Find(pid, call.asker);
+  if (absl::IsNotFound(process.status()) || (process.ok() && !call.access.Sees(process->owner))) {
+    return NoSuchProcess(pid);
+  }
+  return process;
+}
+
 http::Response AnswerCall(Call& call) {
   absl::string_view path = call.request.path;
   if (!absl::ConsumePrefix(&path, "/")) return NoSuchPath();
@@ -172,17 +178,17 @@ http::Response AnswerCall(Call& call) {
       split->path);
   if (endpoint == nullptr || (endpoint->needs_prefix && !split->pid.has_value())) return NoSuchPath();
   if (!Allows(endpoint->methods, call.request.method)) return WrongMethod(endpoint->methods);
-  const absl::StatusOr<profile::ProcessSummary> process = ChooseProcess(call, split->pid);
+  const absl::StatusOr<profile::NamedProcess> process = ChooseProcess(call, split->pid);
   if (!process.ok()) return ErrorAnswer(endpoint->errors, process.status());
   return AnswerOrError(endpoint->errors, endpoint->answer(call, *process));
 }
 
 http::Handler MakeHandler(Collector& collector, worker::Crews& crews, HistoryPlace* history) {
   const auto symbols = std::make_shared<ProcessSymbols>(collector, crews);
-  const auto time = std::make_shared<ClientTime>();
+  const auto time = std::make_shared<http::ClientTime>();
   return [&collector, symbols, time, history](const http::Request& request, const http::Access& access,
                                               const http::Sleep& sleep) {
-    Asker asker(*time, access.payer());
+    http::Asker asker(*time, access.payer());
     Call call = {.collector = collector,
                  .symbols = *symbols,
                  .request = request,

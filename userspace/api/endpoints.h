@@ -5,8 +5,8 @@
 #define HEAPTAP_USERSPACE_API_ENDPOINTS_H_
 
 #include "userspace/api/endpoint.h"
+#include "userspace/crews/crews.h"
 #include "userspace/http/message.h"
-#include "userspace/worker/crews.h"
 
 namespace heaptap::api {
 

@@ -16,12 +16,9 @@
 #include "userspace/api/processes_json.h"
 #include "userspace/base/printable_text.h"
 #include "userspace/base/repeated_task.h"
-#include "userspace/export/collapsed.h"
-#include "userspace/export/gperftools_heap.h"
-#include "userspace/export/heap_v2.h"
-#include "userspace/export/jeprof_symbolized.h"
-#include "userspace/export/json.h"
-#include "userspace/export/pprof.h"
+#include "userspace/formats/collapsed.h"
+#include "userspace/formats/offered.h"
+#include "userspace/json/json.h"
 #include "userspace/profile/figures.h"
 #include "userspace/profile/snapshot.h"
 
@@ -29,8 +26,8 @@ namespace heaptap::api {
 namespace {
 
 http::Response JsonAnswer(std::string body) { return {.content_type = http::kJson, .body = std::move(body)}; }
-http::Response JsonAnswer(const exporter::Json& fields) {
-  exporter::Json document = {{"schema_version", exporter::kSchemaVersion}};
+http::Response JsonAnswer(const json::Json& fields) {
+  json::Json document = {{"schema_version", json::kSchemaVersion}};
   document.SetAll(fields);
   return JsonAnswer(absl::StrCat(document.Text(), "\n"));
 }
@@ -59,31 +56,18 @@ Reply Ended(Call& call) {
   return JsonAnswer(EndedJson(*ended));
 }
 
-std::string Collapsed(Call& call, profile::Snapshot snapshot, exporter::CollapsedValue value) {
-  const exporter::FindSourceFrames find = call.symbols.FindAll(snapshot);
-  return exporter::Collapsed(snapshot.profile, value, find);
+std::string Collapsed(Call& call, profile::Snapshot snapshot, formats::CollapsedValue value) {
+  const profile::FindSourceFrames find = call.symbols.FindAll(snapshot);
+  return formats::Collapsed(snapshot.profile, value, find);
 }
 
-std::string Jeprof(Call& call, profile::Snapshot snapshot) {
-  const exporter::FindSourceFrames find = call.symbols.FindAll(snapshot);
-  return exporter::JeprofSymbolized(snapshot.profile, snapshot.executable, find);
-}
-
-std::string Pprof(Call& call, profile::Snapshot snapshot) {
-  const exporter::FindSourceFrames find = call.symbols.FindAll(snapshot);
-  return exporter::Pprof(snapshot.profile, {.time = snapshot.time,
-                                            .program = snapshot.executable,
-                                            .find_source_frames = find,
-                                            .blocks = snapshot.profile.HasBlocks()});
-}
-
-Reply CollapsedPage(Call& call, const profile::ProcessSummary& process) {
+Reply CollapsedPage(Call& call, const profile::NamedProcess& process) {
   const std::string name = call.request.Parameter("value").value_or("live_bytes");
-  constexpr std::pair<absl::string_view, exporter::CollapsedValue> kValues[] = {
-      {"live_bytes", exporter::CollapsedValue::kLiveBytes},
-      {"live_objects", exporter::CollapsedValue::kLiveObjects},
-      {"allocated_bytes", exporter::CollapsedValue::kAllocatedBytes},
-      {"allocated_objects", exporter::CollapsedValue::kAllocatedObjects},
+  constexpr std::pair<absl::string_view, formats::CollapsedValue> kValues[] = {
+      {"live_bytes", formats::CollapsedValue::kLiveBytes},
+      {"live_objects", formats::CollapsedValue::kLiveObjects},
+      {"allocated_bytes", formats::CollapsedValue::kAllocatedBytes},
+      {"allocated_objects", formats::CollapsedValue::kAllocatedObjects},
   };
   for (const auto& [known, value] : kValues) {
     if (known != name) continue;
@@ -94,47 +78,40 @@ Reply CollapsedPage(Call& call, const profile::ProcessSummary& process) {
   return absl::InvalidArgumentError("value must be live_bytes, live_objects, allocated_bytes or allocated_objects");
 }
 
-Reply JeprofPage(Call& call, const profile::ProcessSummary& process) {
-  absl::StatusOr<profile::Snapshot> snapshot = call.collector.Snapshot(process.ref(), call.asker);
+Reply Heap(Call& call, const profile::NamedProcess& process, const formats::OfferedFormat* format) {
+  if (format == nullptr) return absl::InvalidArgumentError(absl::StrCat("format must be ", formats::OfferedNames()));
+  absl::StatusOr<profile::Snapshot> snapshot = format->has_blocks
+                                                   ? call.collector.DetailedSnapshot(process.ref(), call.asker)
+                                                   : call.collector.Snapshot(process.ref(), call.asker);
   if (!snapshot.ok()) return snapshot.status();
-  return http::Response{.body = Jeprof(call, std::move(*snapshot))};
+  const profile::FindSourceFrames find =
+      format->has_names ? call.symbols.FindAll(*snapshot) : profile::FindSourceFrames();
+  return http::Response{.content_type = format->content_type, .body = format->write(*snapshot, find)};
 }
 
-Reply Heap(Call& call, const profile::ProcessSummary& process) {
-  const std::string format = call.request.Parameter("format").value_or("heap_v2");
-  constexpr absl::string_view kFormats[] = {"heap_v2", "gperftools", "pprof", "blocks", "collapsed", "jeprof"};
-  if (std::find(std::begin(kFormats), std::end(kFormats), format) == std::end(kFormats)) {
-    return absl::InvalidArgumentError("format must be heap_v2, gperftools, pprof, blocks, collapsed or jeprof");
-  }
-  const bool with_blocks = format == "blocks";
-  absl::StatusOr<profile::Snapshot> snapshot = with_blocks ? call.collector.DetailedSnapshot(process.ref(), call.asker)
-                                                           : call.collector.Snapshot(process.ref(), call.asker);
-  if (!snapshot.ok()) return snapshot.status();
-  if (format == "gperftools") return http::Response{.body = exporter::GperftoolsHeap(snapshot->profile)};
-  if (format == "pprof" || with_blocks) {
-    return http::Response{.content_type = "application/octet-stream", .body = Pprof(call, std::move(*snapshot))};
-  }
-  if (format == "collapsed") {
-    return http::Response{.body = Collapsed(call, std::move(*snapshot), exporter::CollapsedValue::kLiveBytes)};
-  }
-  if (format == "jeprof") return http::Response{.body = Jeprof(call, std::move(*snapshot))};
-  return http::Response{.content_type = http::kPlainText, .body = exporter::HeapV2(snapshot->profile)};
+Reply JeprofPage(Call& call, const profile::NamedProcess& process) {
+  return Heap(call, process, formats::FindOffered("jeprof"));
 }
 
-Reply Dump(Call& call, const profile::ProcessSummary& process) {
+Reply HeapPage(Call& call, const profile::NamedProcess& process) {
+  const std::optional<std::string> name = call.request.Parameter("format");
+  return Heap(call, process, name.has_value() ? formats::FindOffered(*name) : &formats::OfferedFormats().front());
+}
+
+Reply Dump(Call& call, const profile::NamedProcess& process) {
   const absl::StatusOr<std::string> path = call.collector.Dump(process.ref(), call.asker);
   if (!path.ok()) return path.status();
-  return JsonAnswer(exporter::Json{{"path", base::Printable(*path)}});
+  return JsonAnswer(json::Json{{"path", base::Printable(*path)}});
 }
 
 Reply DumpAll(Call& call) {
   const absl::StatusOr<std::vector<profile::ProcessSummary>> processes = VisibleProcesses(call);
   if (!processes.ok()) return processes.status();
-  exporter::Json list = exporter::Json::List();
+  json::Json list = json::Json::List();
   for (const profile::ProcessSummary& process : *processes) {
     const absl::StatusOr<std::string> path = call.collector.Dump(process.ref(), call.asker);
     if (absl::IsNotFound(path.status())) continue;  // it has ended in the meantime
-    exporter::Json entry = {{"pid", process.pid}};
+    json::Json entry = {{"pid", process.pid}};
     if (path.ok()) {
       entry.Set("path", base::Printable(*path));
     } else {
@@ -142,7 +119,7 @@ Reply DumpAll(Call& call) {
     }
     list.Add(std::move(entry));
   }
-  return JsonAnswer(exporter::Json{{"dumps", std::move(list)}});
+  return JsonAnswer(json::Json{{"dumps", std::move(list)}});
 }
 
 // Others would make the collector work for their questions.
@@ -150,18 +127,18 @@ Reply Settle(Call& call) {
   if (!call.access.SeesAll()) return absl::PermissionDeniedError("only root may wait for the whole recording");
   const absl::Status settled = call.collector.Settle();
   if (!settled.ok()) return settled;
-  return JsonAnswer(exporter::Json{{"settled", true}});
+  return JsonAnswer(json::Json{{"settled", true}});
 }
 
-Reply Active(Call& call, const profile::ProcessSummary& process) {
+Reply Active(Call& call, const profile::NamedProcess& process) {
   const std::optional<std::string> value = call.request.Parameter("value");
   if (value != "on" && value != "off") return absl::InvalidArgumentError("value must be on or off");
   const absl::Status set = call.collector.SetActive(process.ref(), value == "on");
   if (!set.ok()) return set;
-  return JsonAnswer(exporter::Json{{"active", value == "on"}});
+  return JsonAnswer(json::Json{{"active", value == "on"}});
 }
 
-Reply Rate(Call& call, const profile::ProcessSummary& process) {
+Reply Rate(Call& call, const profile::NamedProcess& process) {
   const std::string text = call.request.Parameter("lg").value_or("");
   const std::optional<uint32_t> lg_sample = ParseNumber(text, 0, HEAPTAP_MAX_LG_SAMPLE);
   if (!lg_sample.has_value() && text != "default") {
@@ -170,17 +147,16 @@ Reply Rate(Call& call, const profile::ProcessSummary& process) {
   }
   const absl::Status set = call.collector.SetRate(process.ref(), lg_sample);
   if (!set.ok()) return set;
-  return JsonAnswer(
-      exporter::Json{{"lg_sample", lg_sample.has_value() ? exporter::Json(*lg_sample) : exporter::Json("default")}});
+  return JsonAnswer(json::Json{{"lg_sample", lg_sample.has_value() ? json::Json(*lg_sample) : json::Json("default")}});
 }
 
-Reply Allocator(Call& call, const profile::ProcessSummary& process) {
+Reply Allocator(Call& call, const profile::NamedProcess& process) {
   const absl::StatusOr<profile::AllocatorFigures> figures = call.collector.Allocator(process.ref());
   if (!figures.ok()) return figures.status();
   return JsonAnswer(AllocatorJson(*figures));
 }
 
-Reply Resident(Call& call, const profile::ProcessSummary& process) {
+Reply Resident(Call& call, const profile::NamedProcess& process) {
   const absl::StatusOr<profile::ResidentBytes> resident = call.collector.Resident(process.ref(), call.asker);
   if (!resident.ok()) return resident.status();
   return JsonAnswer(ResidentJson(*resident));
@@ -194,7 +170,7 @@ constexpr CollectorEndpoint kApiEndpoints[] = {
 };
 
 constexpr ProcessEndpoint kProcessEndpoints[] = {
-    {"heap", kRead, ErrorForm::kJson, Heap, true},         {"collapsed", kRead, ErrorForm::kJson, CollapsedPage, true},
+    {"heap", kRead, ErrorForm::kJson, HeapPage, true},     {"collapsed", kRead, ErrorForm::kJson, CollapsedPage, true},
     {"jeprof", kRead, ErrorForm::kJson, JeprofPage, true}, {"allocator.json", kRead, ErrorForm::kJson, Allocator, true},
     {"dump", kPost, ErrorForm::kJson, Dump, true},         {"active", kPost, ErrorForm::kJson, Active, true},
     {"rate", kPost, ErrorForm::kJson, Rate, true},         {"resident.json", kRead, ErrorForm::kJson, Resident, true},

@@ -12,8 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "userspace/api/endpoint.h"
 #include "userspace/api/endpoints_symbol.h"
-#include "userspace/export/gperftools_heap.h"
-#include "userspace/export/pprof.h"
+#include "userspace/formats/gperftools_heap.h"
+#include "userspace/formats/pprof.h"
 #include "userspace/profile/difference.h"
 #include "userspace/profile/figures.h"
 #include "userspace/profile/snapshot.h"
@@ -23,21 +23,21 @@ namespace {
 
 constexpr uint32_t kMaxSeconds = 3600;
 
-http::Response Binary(profile::Snapshot snapshot, Call& call, absl::string_view name, exporter::PprofOptions options) {
+http::Response Binary(profile::Snapshot snapshot, Call& call, absl::string_view name, formats::PprofOptions options) {
   options.time = snapshot.time;
   options.program = snapshot.executable;
   options.find_source_frames = call.symbols.FindAll(snapshot);
   // Threads may have any name, and scrapers keep a series for each label.
   options.threads = false;
   return {.content_type = "application/octet-stream",
-          .body = exporter::Pprof(snapshot.profile, options),
+          .body = formats::Pprof(snapshot.profile, options),
           .headers = {{"Content-Disposition", absl::StrCat("attachment; filename=\"", name, "\"")}}};
 }
 
 // For people and for tools that read gperftools' format.
-http::Response Text(const profile::Snapshot& snapshot) { return {.body = exporter::GperftoolsHeap(snapshot.profile)}; }
+http::Response Text(const profile::Snapshot& snapshot) { return {.body = formats::GperftoolsHeap(snapshot.profile)}; }
 
-Reply Profile(Call& call, const profile::ProcessSummary& process, absl::string_view name,
+Reply Profile(Call& call, const profile::NamedProcess& process, absl::string_view name,
               absl::string_view default_sample_type) {
   const std::string debug = call.request.Parameter("debug").value_or("0");
   const std::optional<std::string> seconds_text = call.request.Parameter("seconds");
@@ -52,7 +52,7 @@ Reply Profile(Call& call, const profile::ProcessSummary& process, absl::string_v
   if (!snapshot.ok()) return snapshot.status();
   if (debug != "0") return Text(*snapshot);
 
-  exporter::PprofOptions options = {.default_sample_type = std::string(default_sample_type)};
+  formats::PprofOptions options = {.default_sample_type = std::string(default_sample_type)};
   if (seconds_text.has_value()) {
     const absl::StatusOr<profile::Snapshot> before = std::move(snapshot);
     if (!call.sleep(absl::Seconds(*seconds)))
@@ -68,16 +68,16 @@ Reply Profile(Call& call, const profile::ProcessSummary& process, absl::string_v
   return Binary(std::move(*snapshot), call, name, options);
 }
 
-Reply Heap(Call& call, const profile::ProcessSummary& process) { return Profile(call, process, "heap", "inuse_space"); }
+Reply Heap(Call& call, const profile::NamedProcess& process) { return Profile(call, process, "heap", "inuse_space"); }
 
-Reply Allocs(Call& call, const profile::ProcessSummary& process) {
+Reply Allocs(Call& call, const profile::NamedProcess& process) {
   return Profile(call, process, "allocs", "alloc_space");
 }
 
 // This protocol has one name for an address: the function into which the others were inlined.
 std::string Outermost(const std::vector<std::string>& names) { return names.back(); }
 
-Reply Symbol(Call& call, const profile::ProcessSummary& process) { return AnswerSymbols(call, process, Outermost); }
+Reply Symbol(Call& call, const profile::NamedProcess& process) { return AnswerSymbols(call, process, Outermost); }
 
 constexpr ProcessEndpoint kGoPprofEndpoints[] = {
     {"debug/pprof/heap", kRead, ErrorForm::kGo, Heap},

@@ -25,22 +25,22 @@
 #include "userspace/api/endpoint.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/printable_text.h"
-#include "userspace/export/frame_names.h"
-#include "userspace/export/json.h"
 #include "userspace/history/moment_profile.h"
 #include "userspace/history/timeline.h"
 #include "userspace/history/writer.h"
+#include "userspace/json/json.h"
 #include "userspace/profile/difference.h"
+#include "userspace/profile/frame_names.h"
 #include "userspace/report/changes.h"
 #include "userspace/report/named_profile.h"
-#include "userspace/report/page_data.h"
 #include "userspace/report/readable.h"
 #include "userspace/report/summary_text.h"
+#include "userspace/views/page_data.h"
 
 namespace heaptap::api {
 namespace {
 
-using exporter::Json;
+using json::Json;
 
 // With 200 paths each, about 10 MB of JSON.
 constexpr uint32_t kMostPoints = 2000;
@@ -69,7 +69,7 @@ auto Asked(Call& call, Read read) -> decltype(read()) {
 
 absl::Status ToClient(const absl::Status& status) {
   if (absl::IsDataLoss(status)) return absl::UnavailableError("the history is corrupt; a new one begins soon");
-  if (SecondsToWait(status).has_value()) return status;
+  if (http::SecondsToWait(status).has_value()) return status;
   return {status.code(), base::Printable(status.message())};
 }
 
@@ -89,15 +89,15 @@ Reply Services(Call& call) {
                   {"processes", service.processes},
                   {"running", service.running}});
   }
-  return JsonAnswer(Json{{"schema_version", exporter::kSchemaVersion}, {"services", std::move(list)}});
+  return JsonAnswer(Json{{"schema_version", json::kSchemaVersion}, {"services", std::move(list)}});
 }
 
-// `short` and `folded`: what the views of a profile show of the frame (report/page_data.cc), so that the page finds the
+// `short` and `folded`: what the views of a profile show of the frame (views/page_data.cc), so that the page finds the
 // same path there.
 Json FrameJson(const history::TimelineFrame& frame) {
   const auto text = [](const std::string& value) { return value.empty() ? Json() : Json(base::Printable(value)); };
   const std::string name = base::Printable(
-      frame.source.function.empty() ? exporter::PlaceText(frame.library, frame.offset) : frame.source.function);
+      frame.source.function.empty() ? profile::PlaceText(frame.library, frame.offset) : frame.source.function);
   const bool is_folded = report::IsPlumbing(name, frame.source.file, frame.is_inlined) || report::IsStart(name);
   return Json{{"function", text(frame.source.function)},
               {"short", report::ReadableName(name)},
@@ -164,7 +164,7 @@ Json TimelineJson(const history::Timeline& timeline, const history::Range& range
                    {"kind", base::Printable(mark.kind)},
                    {"text", base::Printable(mark.text)}});
   }
-  return Json{{"schema_version", exporter::kSchemaVersion},
+  return Json{{"schema_version", json::kSchemaVersion},
               {"name", base::Printable(timeline.name)},
               {"since", range.since == absl::InfinitePast() ? Json() : Json(Seconds(range.since))},
               {"until", range.until == absl::InfiniteFuture() ? Json() : Json(Seconds(range.until))},
@@ -243,7 +243,8 @@ Reply History(Call& call) {
   return JsonAnswer(TimelineJson(*timeline, range));
 }
 
-// Of one process, whose sum only grows. None: of several, of which some may have ended meanwhile.
+// What one process allocated: its sum only grows. None: the timelines are of several processes, some of which may have
+// ended meanwhile.
 std::optional<double> AllocatedBetween(const history::Timeline& then, const history::Timeline& now) {
   const history::TimelinePoint& before = then.points[0];
   const history::TimelinePoint& after = now.points[0];
@@ -292,9 +293,9 @@ Reply MomentPage(Call& call) {
     shown.symbols.merge(before.symbols);
   }
   page.several_periods = shown.profile.several_periods;
-  const exporter::FindSourceFrames find = [&shown](uint64_t address) {
+  const profile::FindSourceFrames find = [&shown](uint64_t address) {
     const auto found = shown.symbols.find(address);
-    return found == shown.symbols.end() ? std::vector<exporter::SourceFrame>() : found->second;
+    return found == shown.symbols.end() ? std::vector<profile::SourceFrame>() : found->second;
   };
   const report::NamedProfile named(shown.profile, find, measures);
   return http::Response{
@@ -304,13 +305,9 @@ Reply MomentPage(Call& call) {
 
 // The process in the history that the client means.
 absl::StatusOr<int64_t> MarkedProcess(Call& call, pid_t pid) {
-  const absl::StatusOr<std::vector<profile::ProcessSummary>> processes = VisibleProcesses(call);
-  if (!processes.ok()) return processes.status();
-  for (const profile::ProcessSummary& process : *processes) {
-    if (process.pid == pid)
-      return Asked(call, [&] { return history::FindProcess(call.history->path(), pid, process.process_id); });
-  }
-  return absl::NotFoundError(absl::StrCat("process ", pid, " is not recorded"));
+  const absl::StatusOr<profile::NamedProcess> process = VisibleProcess(call, pid);
+  if (!process.ok()) return process.status();
+  return Asked(call, [&] { return history::FindProcess(call.history->path(), pid, process->process_id); });
 }
 
 Reply Mark(Call& call) {
@@ -332,7 +329,7 @@ Reply Mark(Call& call) {
   absl::Status status = history::AddMark(call.history->path(), base::WallNow(), process, "mark", text);
   if (absl::IsNotFound(status)) return absl::NotFoundError("there is no history yet");
   if (!status.ok()) return ToClient(status);
-  return JsonAnswer(Json{{"schema_version", exporter::kSchemaVersion}, {"marked", true}});
+  return JsonAnswer(Json{{"schema_version", json::kSchemaVersion}, {"marked", true}});
 }
 
 constexpr CollectorEndpoint kHistory[] = {

@@ -3,13 +3,15 @@
 // The pages by which libmtev serves the jemalloc of its own process, with byte-identical answers.
 //
 // Format: src/mtev_heap_profiler.c and src/mtev_stats.c of libmtev 2.7.
+#include <algorithm>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "userspace/api/endpoint.h"
 #include "userspace/api/memory_json.h"
-#include "userspace/export/heap_v2.h"
+#include "userspace/formats/heap_v2.h"
 #include "userspace/profile/figures.h"
 #include "userspace/profile/snapshot.h"
 
@@ -21,7 +23,7 @@ http::Response NotLoaded() {
   return {.status = 500, .content_type = http::kPlainText, .body = "libjemalloc is not loaded, cannot heap profile\n"};
 }
 
-Reply SetActive(Call& call, const profile::ProcessSummary& process, bool active) {
+Reply SetActive(Call& call, const profile::NamedProcess& process, bool active) {
   const absl::Status set = call.collector.SetActive(process.ref(), active);
   if (absl::IsFailedPrecondition(set)) return NotLoaded();
   if (!set.ok()) return set;
@@ -29,7 +31,7 @@ Reply SetActive(Call& call, const profile::ProcessSummary& process, bool active)
                         .body = active ? "Profiling is activated\n" : "Profiling is deactivated\n"};
 }
 
-Reply HeapProfile(Call& call, const profile::ProcessSummary& process) {
+Reply HeapProfile(Call& call, const profile::NamedProcess& process) {
   if (const std::optional<std::string> active = call.request.Parameter("active")) {
     if (call.access.IsLocalUser() || !call.request.is_of_browser) return SetActive(call, process, *active == "true");
     return http::Response{.status = 403,
@@ -40,7 +42,7 @@ Reply HeapProfile(Call& call, const profile::ProcessSummary& process) {
     const absl::StatusOr<profile::Snapshot> snapshot = call.collector.Snapshot(process.ref(), call.asker);
     if (!snapshot.ok()) return snapshot.status();
     return http::Response{.content_type = "application/x-jemalloc-heap-profile",
-                          .body = exporter::HeapV2(snapshot->profile)};
+                          .body = formats::HeapV2(snapshot->profile)};
   }
   const absl::StatusOr<profile::AllocatorFigures> figures = call.collector.Allocator(process.ref());
   if (absl::IsFailedPrecondition(figures.status())) return NotLoaded();
@@ -51,11 +53,15 @@ Reply HeapProfile(Call& call, const profile::ProcessSummary& process) {
                                              "\nprof.thread_active_init: true\n")};
 }
 
-Reply Memory(Call& call, const profile::ProcessSummary& process) {
+Reply Memory(Call& call, const profile::NamedProcess& process) {
   const absl::StatusOr<profile::AllocatorFigures> figures = call.collector.Allocator(process.ref());
   if (absl::IsFailedPrecondition(figures.status())) return http::Response{.content_type = http::kJson, .body = "{}\n"};
   if (!figures.ok()) return figures.status();
-  return http::Response{.content_type = http::kJson, .body = MemoryJson(process, *figures)};
+  const absl::StatusOr<std::vector<profile::ProcessSummary>> all = call.collector.Processes(call.asker);
+  if (!all.ok()) return all.status();
+  const auto own = std::ranges::find(*all, process.ref(), &profile::ProcessSummary::ref);
+  if (own == all->end()) return absl::NotFoundError(absl::StrCat("process ", process.pid, " is not recorded"));
+  return http::Response{.content_type = http::kJson, .body = MemoryJson(*own, *figures)};
 }
 
 constexpr ProcessEndpoint kMtevEndpoints[] = {

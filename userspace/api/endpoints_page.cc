@@ -9,8 +9,8 @@
 #include "userspace/base/printable_text.h"
 #include "userspace/profile/snapshot.h"
 #include "userspace/report/named_profile.h"
-#include "userspace/report/page_data.h"
 #include "userspace/report/summary_text.h"
+#include "userspace/views/page_data.h"
 #include "userspace/web/assets.h"
 
 namespace heaptap::api {
@@ -41,10 +41,10 @@ Reply Style(Call& call) {
   return Asset("text/css; charset=utf-8", std::string(web::Style()));
 }
 
-Reply Profile(Call& call, const profile::ProcessSummary& process) {
+Reply Profile(Call& call, const profile::NamedProcess& process) {
   absl::StatusOr<profile::Snapshot> snapshot = call.collector.DetailedSnapshot(process.ref(), call.asker);
   if (!snapshot.ok()) return snapshot.status();
-  const exporter::FindSourceFrames find = call.symbols.FindAll(*snapshot);
+  const profile::FindSourceFrames find = call.symbols.FindAll(*snapshot);
   const report::NamedProfile named(snapshot->profile, find, {}, report::Roots::kNone, report::CutPaths::kMarked);
   report::Subject subject = {.name = absl::StrCat(base::Printable(process.command), " (PID ", process.pid, ")"),
                              .period = snapshot->profile.period,

@@ -10,24 +10,24 @@
 #include "absl/strings/str_join.h"
 #include "userspace/api/endpoint.h"
 #include "userspace/api/endpoints_symbol.h"
-#include "userspace/export/growth_heap.h"
-#include "userspace/export/heap_v2.h"
+#include "userspace/formats/growth_heap.h"
+#include "userspace/formats/heap_v2.h"
 #include "userspace/profile/figures.h"
 #include "userspace/profile/snapshot.h"
 
 namespace heaptap::api {
 namespace {
 
-Reply Heap(Call& call, const profile::ProcessSummary& process) {
+Reply Heap(Call& call, const profile::NamedProcess& process) {
   const absl::StatusOr<profile::Snapshot> snapshot = call.collector.Snapshot(process.ref(), call.asker);
   if (!snapshot.ok()) return snapshot.status();
-  return http::Response{.content_type = http::kPlainText, .body = exporter::HeapV2(snapshot->profile)};
+  return http::Response{.content_type = http::kPlainText, .body = formats::HeapV2(snapshot->profile)};
 }
 
-Reply Growth(Call& call, const profile::ProcessSummary& process) {
+Reply Growth(Call& call, const profile::NamedProcess& process) {
   const absl::StatusOr<profile::Snapshot> snapshot = call.collector.Snapshot(process.ref(), call.asker);
   if (!snapshot.ok()) return snapshot.status();
-  return http::Response{.content_type = http::kPlainText, .body = exporter::GrowthHeap(snapshot->profile)};
+  return http::Response{.content_type = http::kPlainText, .body = formats::GrowthHeap(snapshot->profile)};
 }
 
 // The outermost function first, then the functions that were inlined into it.
@@ -35,7 +35,7 @@ std::string WithInlined(const std::vector<std::string>& names) {
   return absl::StrJoin(names.rbegin(), names.rend(), "--");
 }
 
-Reply Symbol(Call& call, const profile::ProcessSummary& process) { return AnswerSymbols(call, process, WithInlined); }
+Reply Symbol(Call& call, const profile::NamedProcess& process) { return AnswerSymbols(call, process, WithInlined); }
 
 constexpr ProcessEndpoint kPprofEndpoints[] = {
     {"pprof/heap", kRead, ErrorForm::kText, Heap},

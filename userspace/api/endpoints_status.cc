@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "userspace/api/endpoint.h"
-#include "userspace/export/prometheus.h"
+#include "userspace/json/prometheus.h"
 #include "userspace/profile/figures.h"
 
 namespace heaptap::api {
@@ -16,7 +16,7 @@ Reply Metrics(Call& call) {
   if (!figures.ok()) return figures.status();
   std::erase_if(figures->processes,
                 [&](const profile::ProcessSummary& process) { return !call.access.Sees(process.owner); });
-  return http::Response{.content_type = exporter::kPrometheusContentType, .body = exporter::Prometheus(*figures)};
+  return http::Response{.content_type = json::kPrometheusContentType, .body = json::Prometheus(*figures)};
 }
 
 Reply Health(Call& call) {

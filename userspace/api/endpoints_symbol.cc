@@ -8,13 +8,13 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "userspace/base/printable_text.h"
-#include "userspace/export/frame_names.h"
 #include "userspace/profile/figures.h"
+#include "userspace/profile/frame_names.h"
 #include "userspace/profile/snapshot.h"
 
 namespace heaptap::api {
 
-Reply AnswerSymbols(Call& call, const profile::ProcessSummary& process,
+Reply AnswerSymbols(Call& call, const profile::NamedProcess& process,
                     std::string (*join)(const std::vector<std::string>& names)) {
   // Any number but 0, which means no symbols.
   if (call.request.method != "POST")
@@ -32,8 +32,8 @@ Reply AnswerSymbols(Call& call, const profile::ProcessSummary& process,
   }
   const absl::StatusOr<profile::Snapshot> snapshot = call.collector.Snapshot(process.ref(), call.asker);
   if (!snapshot.ok()) return snapshot.status();
-  const exporter::FindSourceFrames find = call.symbols.Find(*snapshot, addresses);
-  exporter::FrameNames names(snapshot->profile, find);
+  const profile::FindSourceFrames find = call.symbols.Find(*snapshot, addresses);
+  profile::FrameNames names(snapshot->profile, find);
   http::Response answer = {.content_type = http::kPlainText};
   for (uint64_t address : addresses) {
     absl::StrAppend(&answer.body, "0x", absl::Hex(address), "\t", join(names.At(address)), "\n");
@@ -41,7 +41,7 @@ Reply AnswerSymbols(Call& call, const profile::ProcessSummary& process,
   return answer;
 }
 
-Reply AnswerCommandLine(Call& call, const profile::ProcessSummary& process) {
+Reply AnswerCommandLine(Call& call, const profile::NamedProcess& process) {
   std::vector<std::string> arguments = call.symbols.CommandLine(process);
   // Clients need a name.
   if (arguments.empty() || arguments[0].empty()) arguments = {process.command.empty() ? "?" : process.command};

@@ -19,11 +19,11 @@ inline constexpr size_t kMaxAddresses = 1 << 17;
 // GET and HEAD: whether there are symbols. POST of "0x<address>+0x<address>...": a line "0x<address>\t<name>" for each,
 // in that order. Clients send addresses inside calls. FrameNames names addresses without a symbol. `join` makes one
 // name of the names at an address, innermost first.
-Reply AnswerSymbols(Call& call, const profile::ProcessSummary& process,
+Reply AnswerSymbols(Call& call, const profile::NamedProcess& process,
                     std::string (*join)(const std::vector<std::string>& names));
 
 // The process's arguments, made printable, with NULs between them.
-Reply AnswerCommandLine(Call& call, const profile::ProcessSummary& process);
+Reply AnswerCommandLine(Call& call, const profile::NamedProcess& process);
 
 }  // namespace heaptap::api
 

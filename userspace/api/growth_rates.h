@@ -17,7 +17,7 @@
 namespace heaptap::api {
 
 struct GrowthRate {
-  // Of a process that is younger, since its first point.
+  // The period of a rate. A younger process has a rate since its first point.
   static constexpr absl::Duration kPeriod = absl::Minutes(10);
   // With less, the start of a program would pass for growth.
   static constexpr absl::Duration kLeastPeriod = absl::Seconds(30);

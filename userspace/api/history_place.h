@@ -10,10 +10,10 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "userspace/api/growth_rates.h"
 #include "userspace/base/clock.h"
+#include "userspace/base/mutex.h"
 
 namespace heaptap::api {
 
@@ -28,7 +28,7 @@ class HistoryPlace {
   // How fast the running processes grow. At most kFresh old: the table of processes asks every two seconds, for all who
   // look. Empty: nothing is known.
   GrowthRates Growth() {
-    absl::MutexLock lock(&growth_mutex_);
+    base::MutexLock lock(&growth_mutex_);
     if (base::Now() >= growth_until_) {
       absl::StatusOr<GrowthRates> rates = ReadGrowthRates(path_, base::WallNow());
       if (absl::IsDataLoss(rates.status())) Suspect();
@@ -45,7 +45,7 @@ class HistoryPlace {
  private:
   const std::string path_;
   std::atomic<bool> is_suspect_ = false;
-  absl::Mutex growth_mutex_;
+  base::Mutex growth_mutex_;
   GrowthRates growth_ ABSL_GUARDED_BY(growth_mutex_);
   base::Instant growth_until_ ABSL_GUARDED_BY(growth_mutex_) = base::Instant::InfinitePast();
 };

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "userspace/export/json.h"
+#include "userspace/json/json.h"
 #include "userspace/profile/figures.h"
 
 namespace heaptap::api {
@@ -24,14 +24,14 @@ uint64_t Sum(uint64_t a, uint64_t b) {
 }  // namespace
 
 std::string MemoryJson(const profile::ProcessSummary& process, const profile::AllocatorFigures& figures) {
-  exporter::Json stats = {{"allocated", profile::ToWhole(process.live_bytes)}};
+  json::Json stats = {{"allocated", profile::ToWhole(process.live_bytes)}};
   if (const std::optional<heaptap_statistics>& statistics = figures.statistics; statistics.has_value()) {
     stats.Set("active", statistics->active);
     stats.Set("resident", Sum(statistics->active, statistics->dirty));
     stats.Set("mapped", statistics->mapped);
   }
   const auto has = [&figures](uint32_t option) { return (figures.options & option) != 0; };
-  const exporter::Json all = {
+  const json::Json all = {
       {"jemalloc",
        {{"version", kVersion},
         {"config", {{"prof", true}, {"stats", true}}},

@@ -14,11 +14,12 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "userspace/base/clock.h"
+#include "userspace/base/mutex.h"
 #include "userspace/base/printable_text.h"
 #include "userspace/base/user_ids.h"
 #include "userspace/elf/mappings.h"
-#include "userspace/export/frame_names.h"
 #include "userspace/profile/figures.h"
+#include "userspace/profile/frame_names.h"
 #include "userspace/profile/snapshot.h"
 
 namespace heaptap::api {
@@ -26,8 +27,8 @@ namespace {
 
 constexpr worker::Limits kCommandLine = {.time = absl::Seconds(2), .answer_bytes = 64 << 10};
 
-std::vector<exporter::SourceFrame> ToSourceFrames(const symbolize::Frames& frames) {
-  std::vector<exporter::SourceFrame> result;
+std::vector<profile::SourceFrame> ToSourceFrames(const symbolize::Frames& frames) {
+  std::vector<profile::SourceFrame> result;
   result.reserve(frames.size());
   for (const symbolize::Frame& frame : frames) {
     result.push_back(
@@ -36,11 +37,11 @@ std::vector<exporter::SourceFrame> ToSourceFrames(const symbolize::Frames& frame
   return result;
 }
 
-exporter::FindSourceFrames FindIn(absl::flat_hash_map<uint64_t, symbolize::Frames> frames) {
+profile::FindSourceFrames FindIn(absl::flat_hash_map<uint64_t, symbolize::Frames> frames) {
   auto known = std::make_shared<const absl::flat_hash_map<uint64_t, symbolize::Frames>>(std::move(frames));
   return [known](uint64_t address) {
     auto found = known->find(address);
-    return found == known->end() ? std::vector<exporter::SourceFrame>() : ToSourceFrames(found->second);
+    return found == known->end() ? std::vector<profile::SourceFrame>() : ToSourceFrames(found->second);
   };
 }
 
@@ -49,7 +50,7 @@ std::map<size_t, std::vector<uint64_t>> ByMapping(const std::vector<elf::Mapping
                                                   absl::Span<const uint64_t> addresses) {
   std::map<size_t, std::vector<uint64_t>> result;
   for (uint64_t address : addresses) {
-    const elf::Mapping* mapping = exporter::FindMapping(mappings, address);
+    const elf::Mapping* mapping = profile::FindMapping(mappings, address);
     if (mapping != nullptr && mapping->inode != 0) result[mapping - mappings.data()].push_back(address);
   }
   return result;
@@ -58,7 +59,7 @@ std::map<size_t, std::vector<uint64_t>> ByMapping(const std::vector<elf::Mapping
 std::vector<uint64_t> CallAddresses(const profile::Profile& profile) {
   std::vector<uint64_t> addresses;
   for (const profile::Context& context : profile.contexts) {
-    for (uint64_t frame : context.frames) addresses.push_back(exporter::CallAddress(frame));
+    for (uint64_t frame : context.frames) addresses.push_back(profile::CallAddress(frame));
   }
   std::sort(addresses.begin(), addresses.end());
   addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());
@@ -76,8 +77,8 @@ ProcessSymbols::Owner ProcessSymbols::FindOwner(pid_t pid, uint64_t process_id) 
   return {.pid = pid, .user = owner->value_or(base::kUnknownUser)};
 }
 
-exporter::FindSourceFrames ProcessSymbols::Find(const profile::Snapshot& snapshot,
-                                                absl::Span<const uint64_t> addresses) {
+profile::FindSourceFrames ProcessSymbols::Find(const profile::Snapshot& snapshot,
+                                               absl::Span<const uint64_t> addresses) {
   return FindIn(FindNow(snapshot, addresses).frames);
 }
 
@@ -118,12 +119,12 @@ ProcessSymbols::Found ProcessSymbols::FindBy(const Owner& owner, const profile::
   return known;
 }
 
-exporter::FindSourceFrames ProcessSymbols::FindAll(profile::Snapshot& snapshot) {
+profile::FindSourceFrames ProcessSymbols::FindAll(profile::Snapshot& snapshot) {
   const std::vector<uint64_t> addresses = CallAddresses(snapshot.profile);
   Owner owner = FindOwner(snapshot.profile.pid, snapshot.process_id);
   std::vector<elf::Mapping>& mappings = snapshot.profile.mappings;
   const std::map<size_t, std::vector<uint64_t>> by_mapping = ByMapping(mappings, addresses);
-  // Of the books: as it was when the process mapped it.
+  // Whether the books know the file as it was when the process mapped it.
   std::vector<char> is_known;
   is_known.reserve(mappings.size());
   for (const elf::Mapping& mapping : mappings) is_known.push_back(mapping.build_id.empty() ? 0 : 1);
@@ -152,7 +153,7 @@ exporter::FindSourceFrames ProcessSymbols::FindAll(profile::Snapshot& snapshot) 
 }
 
 worker::Symbolizer* ProcessSymbols::Begin(uid_t user, base::Instant deadline) {
-  absl::MutexLock lock(&mutex_);
+  base::MutexLock lock(&mutex_);
   const auto is_idle = [](const auto& one) { return !one.second.is_busy; };
   const auto is_free = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const auto own = users_.find(user);
@@ -176,7 +177,7 @@ worker::Symbolizer* ProcessSymbols::Begin(uid_t user, base::Instant deadline) {
 }
 
 void ProcessSymbols::End(uid_t user) {
-  absl::MutexLock lock(&mutex_);
+  base::MutexLock lock(&mutex_);
   users_.at(user).is_busy = false;
 }
 
@@ -189,7 +190,7 @@ std::string ProcessSymbols::BuildId(const Owner& owner, const elf::Mapping& mapp
   return answer.status.ok() && facts.ok() ? facts->links.build_id : "";
 }
 
-std::vector<std::string> ProcessSymbols::CommandLine(const profile::ProcessSummary& process) {
+std::vector<std::string> ProcessSymbols::CommandLine(const profile::NamedProcess& process) {
   const worker::Answer answer =
       crews_.Do(process.owner.value_or(base::kUnknownUser),
                 {.job = worker::Job::kCommandLine, .file = {.pid = process.pid}}, kCommandLine);

@@ -20,17 +20,17 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "userspace/api/collector.h"
 #include "userspace/base/clock.h"
+#include "userspace/base/mutex.h"
 #include "userspace/base/user_ids.h"
-#include "userspace/export/source_frames.h"
+#include "userspace/crews/crews.h"
+#include "userspace/crews/symbolizer.h"
 #include "userspace/profile/snapshot.h"
+#include "userspace/profile/source_frames.h"
 #include "userspace/symbolize/answer.h"
-#include "userspace/worker/crews.h"
-#include "userspace/worker/symbolizer.h"
 
 namespace heaptap::api {
 
@@ -52,14 +52,14 @@ class ProcessSymbols {
   ProcessSymbols(Collector& collector, worker::Crews& crews, Options options);
 
   // The names at `addresses`, which lie inside calls (CallAddress).
-  exporter::FindSourceFrames Find(const profile::Snapshot& snapshot, absl::Span<const uint64_t> addresses);
+  profile::FindSourceFrames Find(const profile::Snapshot& snapshot, absl::Span<const uint64_t> addresses);
 
   // The names at the call addresses of all frames in the profile. Fills in the build-ids of the mappings with frames,
   // and of the program, and adds warnings about debug information that was not read.
-  exporter::FindSourceFrames FindAll(profile::Snapshot& snapshot);
+  profile::FindSourceFrames FindAll(profile::Snapshot& snapshot);
 
   // The words of the process's command line; empty if it is gone or has none. Untrusted text, cut at a bound.
-  std::vector<std::string> CommandLine(const profile::ProcessSummary& process);
+  std::vector<std::string> CommandLine(const profile::NamedProcess& process);
 
  private:
   // A process that has the books of a snapshot at this moment; without a PID: it has ended.
@@ -91,7 +91,7 @@ class ProcessSymbols {
   worker::Crews& crews_;
   const Options options_;
   // Free while symbolizers are at work, so that other calls can give up waiting.
-  absl::Mutex mutex_;
+  base::Mutex mutex_;
   std::map<uid_t, OfUser> users_ ABSL_GUARDED_BY(mutex_);
   uint64_t uses_ ABSL_GUARDED_BY(mutex_) = 0;
 };

@@ -2,7 +2,7 @@
 //
 // The collector's data about processes as JSON.
 //
-// Format: one JSON document in UTF-8, {"schema_version": 1, ...}, with the objects of export/figures_json.h.
+// Format: one JSON document in UTF-8, {"schema_version": 1, ...}, with the objects of json/figures_json.h.
 // schema_version changes when a field is removed or changes its meaning, not when one is added.
 //
 // Functions here are thread-safe.

@@ -21,6 +21,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "userspace/base/clock.h"
+#include "userspace/base/mutex.h"
 #include "userspace/base/printable_text.h"
 #include "userspace/base/threads.h"
 
@@ -49,7 +50,7 @@ size_t WriteNow(absl::string_view text) {
 
 // The lines that wait for the thread, which may outlive its MessageThread: nothing ends a write that nobody reads.
 struct Queue {
-  absl::Mutex mutex;
+  Mutex mutex{LockRank::kMessageQueue};
   std::deque<std::string> lines ABSL_GUARDED_BY(mutex);
   size_t bytes ABSL_GUARDED_BY(mutex) = 0;
   uint64_t lost ABSL_GUARDED_BY(mutex) = 0;  // lines, after those that wait
@@ -60,7 +61,7 @@ struct Queue {
 
   // Writes the line at once, if that is possible: a process that is killed loses what waits.
   void Add(std::string line) {
-    absl::MutexLock lock(&mutex);
+    MutexLock lock(&mutex);
     if (!HasLines() && !is_writing) line.erase(0, WriteNow(line));
     if (line.empty()) return;
     if (lost != 0 || bytes + line.size() > MessageThread::kMaxBytes) {
@@ -73,7 +74,7 @@ struct Queue {
 
   // Waits for the next line. None: the thread shall end.
   std::optional<std::string> Take() {
-    absl::MutexLock lock(&mutex);
+    MutexLock lock(&mutex);
     is_writing = false;
     const auto has_work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { return shall_end || HasLines(); };
     mutex.Await(absl::Condition(&has_work));
@@ -90,17 +91,17 @@ struct Queue {
   }
 };
 
-// Of the MessageThread; null: there is none.
+// The MessageThread that there is; null: there is none.
 struct Current {
-  absl::Mutex mutex;
+  Mutex mutex{LockRank::kMessages};
   std::shared_ptr<Queue> queue ABSL_GUARDED_BY(mutex);
 
   void Set(std::shared_ptr<Queue> replacement) {
-    absl::MutexLock lock(&mutex);
+    MutexLock lock(&mutex);
     queue = std::move(replacement);
   }
   std::shared_ptr<Queue> Get() {
-    absl::MutexLock lock(&mutex);
+    MutexLock lock(&mutex);
     return queue;
   }
 };
@@ -143,7 +144,7 @@ MessageThread::~MessageThread() {
   const std::shared_ptr<Queue> queue = TheCurrent().Get();
   if (queue == nullptr) return;
   {
-    absl::MutexLock lock(&queue->mutex);
+    MutexLock lock(&queue->mutex);
     queue->shall_end = true;
     const auto is_done = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(queue->mutex) {
       return !queue->HasLines() && !queue->is_writing;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "userspace/base/messages.h"
+#include "userspace/base/mutex.h"
 
 namespace heaptap::base {
 namespace {
@@ -15,7 +16,7 @@ struct Failing {
 };
 
 struct Registry {
-  absl::Mutex mutex;
+  Mutex mutex;
   std::map<const RepeatedTask*, Failing> failing ABSL_GUARDED_BY(mutex);
 };
 
@@ -28,7 +29,7 @@ Registry& All() {
 }  // namespace
 
 void RepeatedTask::SetFailing(bool is_failing) {
-  absl::MutexLock lock(&All().mutex);
+  MutexLock lock(&All().mutex);
   if (is_failing) {
     All().failing.try_emplace(this, Failing{words_.name, Now()});
   } else {
@@ -38,7 +39,7 @@ void RepeatedTask::SetFailing(bool is_failing) {
 
 void RepeatedTask::Note(const absl::Status& result) {
   SetFailing(!result.ok());
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   if (result.ok() == !is_said_) return;
   const Instant now = Now();
   if (result.ok()) {
@@ -54,7 +55,7 @@ void RepeatedTask::Note(const absl::Status& result) {
 
 std::map<std::string, absl::Time> FailingTasks() {
   std::map<std::string, absl::Time> tasks;
-  absl::MutexLock lock(&All().mutex);
+  MutexLock lock(&All().mutex);
   for (const auto& [task, failing] : All().failing) {
     const absl::Time since = ToWall(failing.since);
     const auto [found, is_new] = tasks.try_emplace(failing.name, since);

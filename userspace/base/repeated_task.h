@@ -12,9 +12,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "userspace/base/clock.h"
+#include "userspace/base/mutex.h"
 
 namespace heaptap::base {
 
@@ -43,7 +43,7 @@ class RepeatedTask {
   void SetFailing(bool is_failing);
 
   const Words words_;
-  absl::Mutex mutex_;
+  Mutex mutex_;
   bool is_said_ ABSL_GUARDED_BY(mutex_) = false;  // that it fails
   Instant quiet_until_ ABSL_GUARDED_BY(mutex_) = Instant::InfinitePast();
 };

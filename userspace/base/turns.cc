@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "userspace/base/mutex.h"
+
 namespace heaptap::base {
 namespace {
 
@@ -14,7 +16,7 @@ constexpr size_t kMaxUsers = 1024;
 
 Turns::Turn Turns::Wait(const User& user, Instant deadline) {
   Waiter me = {.user = user.has_value() ? User(ids_.OwnerOf(*user)) : user};
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   waiting_.push_back(&me);
   if (!is_taken_) Pass();
   AwaitUntil(mutex_, absl::Condition(&me.has_turn), deadline);
@@ -24,7 +26,7 @@ Turns::Turn Turns::Wait(const User& user, Instant deadline) {
 }
 
 void Turns::EndTurn() {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   Pass();
 }
 

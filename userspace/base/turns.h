@@ -17,8 +17,8 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "userspace/base/clock.h"
+#include "userspace/base/mutex.h"
 #include "userspace/base/subordinate_ids.h"
 
 namespace heaptap::base {
@@ -52,7 +52,7 @@ class Turns {
   void Pass() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const SubordinateIds ids_;
-  absl::Mutex mutex_;
+  Mutex mutex_;
   bool is_taken_ ABSL_GUARDED_BY(mutex_) = false;
   std::list<Waiter*> waiting_ ABSL_GUARDED_BY(mutex_);  // by arrival
   uint64_t turns_ ABSL_GUARDED_BY(mutex_) = 0;

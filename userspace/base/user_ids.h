@@ -11,7 +11,7 @@ namespace heaptap::base {
 // No bounds for users apply to root.
 inline constexpr uid_t kRoot = 0;
 
-// Of a process whose owner is not known, or which belongs to more than one user. No process has this id.
+// Stands for the owner of a process that is not known, or that belongs to more than one user. No process has this id.
 inline constexpr uid_t kUnknownUser = static_cast<uid_t>(-1);
 
 }  // namespace heaptap::base

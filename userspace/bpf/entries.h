@@ -64,7 +64,7 @@ class Entries {
   virtual absl::StatusOr<std::vector<TallyEntry>> ReadTallies(uint64_t process_id) const = 0;
   // Calls `visit(process_id, entry)` for each tally of all processes.
   virtual absl::Status VisitTallies(absl::FunctionRef<void(uint64_t, const TallyEntry&)> visit) const = 0;
-  // Of all processes, by process id.
+  // The tallies of all processes, by process id.
   virtual absl::StatusOr<std::map<uint64_t, std::vector<TallyEntry>>> ReadAllTallies() const = 0;
   // By process id. A process without live objects may be missing.
   virtual absl::StatusOr<std::map<uint64_t, LiveTotals>> ReadLiveTotals() const = 0;

@@ -20,6 +20,7 @@
 #include "bpf/commands.h"
 #include "bpf/heaptap.skel.h"
 #include "userspace/base/clock.h"
+#include "userspace/base/mutex.h"
 #include "userspace/bpf/kernel_error.h"
 #include "userspace/bpf/map_access.h"
 
@@ -131,7 +132,7 @@ absl::Status KernelBooks::Open(const MapSizes& sizes, const Pins* pins) {
   if (adopted()) {
     absl::StatusOr<std::set<uint64_t>> closed = ReadClosed();
     if (!closed.ok()) return closed.status();
-    absl::MutexLock lock(&mutex_);
+    base::MutexLock lock(&mutex_);
     forgotten_.assign(closed->begin(), closed->end());
     forgotten_since_ = base::Now().nanoseconds();
   }
@@ -160,6 +161,7 @@ absl::StatusOr<std::vector<heaptap_event>> KernelBooks::TakeEvents() {
 uint64_t KernelBooks::EventsLost() const { return object_.ReadCounter(HEAPTAP_COUNTER_EVENTS_LOST); }
 
 bool KernelBooks::Fold(pid_t tgid, uint64_t process_id, const TallyEntry& entry, uint32_t threads_begun) {
+  entries_.folding().AssertHeld();
   heaptap_fold argument = {.key = {process_id, entry.stack_id, entry.tid, 0},
                            .tgid = static_cast<uint32_t>(tgid),
                            .done = 0,
@@ -169,7 +171,7 @@ bool KernelBooks::Fold(pid_t tgid, uint64_t process_id, const TallyEntry& entry,
 }
 
 bool KernelBooks::IsSweepDue() {
-  absl::MutexLock lock(&mutex_);
+  base::MutexLock lock(&mutex_);
   if (sweep_again_at_ != 0) {
     if (base::Now().nanoseconds() < sweep_again_at_) return false;
     sweep_again_at_ = 0;
@@ -183,7 +185,7 @@ bool KernelBooks::IsSweepDue() {
 absl::Status KernelBooks::Sweep() {
   std::vector<uint64_t> swept;
   {
-    absl::MutexLock lock(&mutex_);
+    base::MutexLock lock(&mutex_);
     swept = forgotten_;
   }
   const uint64_t begin = base::Now().nanoseconds();
@@ -194,7 +196,7 @@ absl::Status KernelBooks::Sweep() {
   }
   const uint64_t end = base::Now().nanoseconds();
   const bool is_done = DeleteKeys(object_->maps.forgotten, swept).left == 0;
-  absl::MutexLock lock(&mutex_);
+  base::MutexLock lock(&mutex_);
   // Those behind them were forgotten meanwhile. A mark that stays would fill the map, so the next sweep tries again.
   if (is_done) forgotten_.erase(forgotten_.begin(), forgotten_.begin() + static_cast<ptrdiff_t>(swept.size()));
   forgotten_since_ = begin;
@@ -225,7 +227,7 @@ absl::Status KernelBooks::Forget(const std::set<uint64_t>& process_ids) {
       if (status = Sweep(); !status.ok()) return status;
       Mark(object_->maps.forgotten, process_id);
     }
-    absl::MutexLock lock(&mutex_);
+    base::MutexLock lock(&mutex_);
     if (forgotten_.empty()) forgotten_since_ = base::Now().nanoseconds();
     forgotten_.push_back(process_id);
   }
@@ -233,7 +235,7 @@ absl::Status KernelBooks::Forget(const std::set<uint64_t>& process_ids) {
   std::set_difference(process_ids.begin(), process_ids.end(), with_tallies.begin(), with_tallies.end(),
                       std::back_inserter(unmarked));
   {
-    absl::MutexLock lock(&mutex_);
+    base::MutexLock lock(&mutex_);
     // Processes that were forgotten earlier keep their marks until the sweep. The recording's thread waits for the
     // lock.
     const absl::flat_hash_set<uint64_t> marked(forgotten_.begin(), forgotten_.end());

@@ -18,7 +18,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
+#include "userspace/base/mutex.h"
 #include "userspace/bpf/books.h"
 #include "userspace/bpf/kernel_entries.h"
 #include "userspace/bpf/kernel_object.h"
@@ -77,7 +77,7 @@ class KernelBooks final : public Books {
   double events_fill_ = 0;
   uint64_t deleted_tallies_ = 0;  // that the programs still count
   uint64_t sweep_at_ = 0;         // entries of `live` at which the programs ask for a sweep
-  absl::Mutex mutex_;
+  base::Mutex mutex_;
   std::vector<uint64_t> forgotten_ ABSL_GUARDED_BY(mutex_);  // have live objects until the next sweep
   uint64_t forgotten_since_ ABSL_GUARDED_BY(mutex_) = 0;     // the first of them, in nanoseconds
   // Until this time, only a filling `live` is swept; 0: no such time.

@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "bpf/heaptap.skel.h"
+#include "bpf/shapes.h"
 #include "userspace/base/subordinate_ids.h"
 #include "userspace/base/user_ids.h"
 #include "userspace/bpf/kernel_error.h"
@@ -117,6 +118,7 @@ std::vector<std::pair<bpf_map*, uint32_t>> KernelObject::SizedMaps(const MapSize
           {object_->maps.events, sizes.events_bytes},
           {object_->maps.files, sizes.files},
           {object_->maps.names, sizes.names},
+          {object_->maps.name_places, sizes.names},
           {object_->maps.records, sizes.records},
           {object_->maps.rows, static_cast<uint32_t>(std::max<uint64_t>(sizes.unwind_bytes / kNodeBytes, 1))},
           {object_->maps.raw_stacks, sizes.raw_stacks_bytes}};
@@ -125,6 +127,7 @@ std::vector<std::pair<bpf_map*, uint32_t>> KernelObject::SizedMaps(const MapSize
 void KernelObject::SetSizes(const MapSizes& sizes) {
   for (const auto& [map, size] : SizedMaps(sizes)) bpf_map__set_max_entries(map, size);
   object_->rodata->records_capacity = sizes.records;
+  object_->rodata->names_of_user = std::max<uint32_t>(sizes.names / HEAPTAP_USER_NAMES_PART, 1);
 }
 
 bool KernelObject::HasSizes(const MapSizes& sizes) const {

@@ -17,6 +17,7 @@
 #include "bpf/commands.h"
 #include "bpf/heaptap.skel.h"
 #include "userspace/base/clock.h"
+#include "userspace/base/mutex.h"
 #include "userspace/base/threads.h"
 #include "userspace/bpf/kernel_error.h"
 #include "userspace/bpf/map_access.h"
@@ -52,10 +53,10 @@ std::vector<Key> Keys(int map) {
   return keys;
 }
 
-std::vector<heaptap_rows_key> NodeKeys(uint32_t table, uint32_t nodes) {
+std::vector<heaptap_rows_key> NodeKeys(uint32_t table, uint32_t first, uint32_t count) {
   std::vector<heaptap_rows_key> keys;
-  keys.reserve(nodes);
-  for (uint32_t node = 0; node < nodes; node++) keys.push_back({table, node});
+  keys.reserve(count);
+  for (uint32_t node = first; node < first + count; node++) keys.push_back({table, node});
   return keys;
 }
 
@@ -83,7 +84,7 @@ absl::Status KernelUnwindMaps::Open(heaptap_bpf* object, int invalidate_rules) {
   taken_event_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   end_event_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!taken_event_.valid() || !end_event_.valid()) return KernelError(errno, "eventfd");
-  absl::MutexLock lock(&mutex_);
+  base::MutexLock lock(&mutex_);
   ring_ = ring_buffer__new(bpf_map__fd(object_->maps.raw_stacks), Keep, this, nullptr);
   if (ring_ == nullptr) return KernelError(errno, "mapping the ring buffer of raw stacks");
   // Signals are for the caller's thread.
@@ -103,7 +104,7 @@ KernelUnwindMaps::~KernelUnwindMaps() {
     eventfd_write(end_event_.get(), 1);
     thread_.join();
   }
-  absl::MutexLock lock(&mutex_);
+  base::MutexLock lock(&mutex_);
   if (ring_ != nullptr) ring_buffer__free(ring_);
 }
 
@@ -122,7 +123,7 @@ void KernelUnwindMaps::Run(int ring_fd) {
       continue;
     }
     if (polled[1].revents != 0) return;
-    absl::MutexLock lock(&mutex_);
+    base::MutexLock lock(&mutex_);
     Empty(kPieceBytes);
     if (taken_.empty()) continue;
     eventfd_write(taken_event_.get(), 1);
@@ -136,7 +137,7 @@ void KernelUnwindMaps::Run(int ring_fd) {
 
 std::vector<RawStack> KernelUnwindMaps::TakeRawStacks() {
   takers_.fetch_add(1, std::memory_order_relaxed);
-  absl::MutexLock lock(&mutex_);
+  base::MutexLock lock(&mutex_);
   takers_.fetch_sub(1, std::memory_order_relaxed);
   // At most one full ring: more cannot have been sent before this call.
   Empty(bpf_map__max_entries(object_->maps.raw_stacks));
@@ -146,8 +147,8 @@ std::vector<RawStack> KernelUnwindMaps::TakeRawStacks() {
   return std::exchange(taken_, {});
 }
 
-absl::Status KernelUnwindMaps::AddTable(uint32_t table, absl::Span<const heaptap_rows> nodes) {
-  const std::vector<heaptap_rows_key> keys = NodeKeys(table, nodes.size());
+absl::Status KernelUnwindMaps::AddNodes(uint32_t table, uint32_t first, absl::Span<const heaptap_rows> nodes) {
+  const std::vector<heaptap_rows_key> keys = NodeKeys(table, first, nodes.size());
   int error = 0;
   uint32_t done = 0;
   for (int tries = 0; done < keys.size() && tries < kMemoryTries; tries++) {
@@ -157,13 +158,14 @@ absl::Status KernelUnwindMaps::AddTable(uint32_t table, absl::Span<const heaptap
     if (error != 0 && error != -ENOMEM) break;
   }
   if (done == keys.size()) return absl::OkStatus();
-  RemoveTable(table, done);
+  RemoveNodes(NodeKeys(table, first, done));
   if (error == -E2BIG || error == -ENOMEM) return absl::ResourceExhaustedError("no room for an unwind table");
   return KernelError(error, "loading an unwind table");
 }
 
-void KernelUnwindMaps::RemoveTable(uint32_t table, uint32_t nodes) {
-  const std::vector<heaptap_rows_key> keys = NodeKeys(table, nodes);
+void KernelUnwindMaps::RemoveTable(uint32_t table, uint32_t nodes) { RemoveNodes(NodeKeys(table, 0, nodes)); }
+
+void KernelUnwindMaps::RemoveNodes(const std::vector<heaptap_rows_key>& keys) {
   for (size_t done = 0; done < keys.size();) {
     auto count = static_cast<uint32_t>(keys.size() - done);
     const int error = bpf_map_delete_batch(bpf_map__fd(object_->maps.rows), &keys[done], &count, nullptr);

@@ -19,9 +19,9 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "userspace/base/file_descriptor.h"
+#include "userspace/base/mutex.h"
 #include "userspace/bpf/unwind_maps.h"
 #include "userspace/unwind/stack_copy.h"
 
@@ -41,7 +41,7 @@ class KernelUnwindMaps final : public UnwindMaps {
   // `invalidate_rules`: descriptor of this program.
   absl::Status Open(heaptap_bpf* object, int invalidate_rules);
 
-  absl::Status AddTable(uint32_t table, absl::Span<const heaptap_rows> nodes) override;
+  absl::Status AddNodes(uint32_t table, uint32_t first, absl::Span<const heaptap_rows> nodes) override;
   void RemoveTable(uint32_t table, uint32_t nodes) override;
   absl::Status SetFile(const heaptap_file_key& key, const heaptap_file& file) override;
   void RemoveFile(const heaptap_file_key& key) override;
@@ -58,13 +58,14 @@ class KernelUnwindMaps final : public UnwindMaps {
   // Moves raw stacks from the ring to `taken_`: at most `most` bytes of the ring, and perhaps one stack more.
   void Empty(uint64_t most) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Run(int ring_fd);
+  void RemoveNodes(const std::vector<heaptap_rows_key>& keys);
 
   heaptap_bpf* object_ = nullptr;
   int invalidate_rules_ = -1;
   base::FileDescriptor taken_event_;  // readable while `taken_` is not empty
   base::FileDescriptor end_event_;    // readable: the thread must end
   std::thread thread_;
-  absl::Mutex mutex_;
+  base::Mutex mutex_;
   ring_buffer* ring_ ABSL_GUARDED_BY(mutex_) = nullptr;
   unwind::StackCopier copier_ ABSL_GUARDED_BY(mutex_);
   std::vector<RawStack> taken_ ABSL_GUARDED_BY(mutex_);

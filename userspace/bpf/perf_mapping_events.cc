@@ -24,7 +24,7 @@ namespace {
 constexpr size_t kPage = 4096;
 // A record of an mmap has about 150 bytes, so each CPU has room for some thousand of them between two reads.
 constexpr size_t kMostDataBytes = 128 * kPage;
-// Of all CPUs. One thread reads their buffers, so hundreds of CPUs need no more room.
+// The buffers of all CPUs together. One thread reads them, so hundreds of CPUs need no more room.
 constexpr size_t kAllDataBytes = 64 * kMostDataBytes;
 // The size of a record has 16 bits, so a buffer with more room than this has lost nothing.
 constexpr size_t kMaxRecordBytes = size_t{1} << 16;

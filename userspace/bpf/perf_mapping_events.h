@@ -31,7 +31,7 @@ class PerfMappingEvents final : public MappingEvents {
   absl::Status ReplaceGroup(int before, int now) override;
   uint64_t lost() const override;
 
-  // Of the buffer of each CPU, of a machine with so many, in bytes.
+  // The bytes of the buffer of each CPU, on a machine with so many CPUs.
   static size_t DataBytes(size_t cpus);
 
  private:

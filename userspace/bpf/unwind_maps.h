@@ -33,8 +33,10 @@ class UnwindMaps {
   UnwindMaps(const UnwindMaps&) = delete;
   UnwindMaps& operator=(const UnwindMaps&) = delete;
 
-  // Loads the nodes of a table under a number that no table had before. ResourceExhausted: no room.
-  virtual absl::Status AddTable(uint32_t table, absl::Span<const heaptap_rows> nodes) = 0;
+  // Loads nodes of a table, from `first` on, under a number that no table had before: all of them, or after an error
+  // none. ResourceExhausted: no room.
+  virtual absl::Status AddNodes(uint32_t table, uint32_t first, absl::Span<const heaptap_rows> nodes) = 0;
+  // Removes the first `nodes` nodes.
   virtual void RemoveTable(uint32_t table, uint32_t nodes) = 0;
 
   virtual absl::Status SetFile(const heaptap_file_key& key, const heaptap_file& file) = 0;

@@ -9,13 +9,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "userspace/base/messages.h"
-#include "userspace/cli/client.h"
-#include "userspace/cli/command_line.h"
-#include "userspace/cli/commands.h"
-#include "userspace/cli/control.h"
-#include "userspace/cli/exit_status.h"
-#include "userspace/cli/find_process.h"
+#include "userspace/cli/ask/client.h"
+#include "userspace/cli/ask/control.h"
+#include "userspace/cli/ask/find_process.h"
 #include "userspace/cli/recording.h"
+#include "userspace/cli/words/command_line.h"
+#include "userspace/cli/words/commands.h"
+#include "userspace/cli/words/exit_status.h"
 #include "userspace/process/control_block.h"
 
 namespace heaptap::cli {

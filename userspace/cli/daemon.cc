@@ -24,27 +24,28 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
+#include "userspace/base/mutex.h"
 #include "userspace/base/printable_text.h"
 #include "userspace/base/threads.h"
 #include "userspace/bpf/kernel_books.h"
 #include "userspace/bpf/kernel_error.h"
 #include "userspace/bpf/pins.h"
-#include "userspace/cli/client.h"
-#include "userspace/cli/command_line.h"
-#include "userspace/cli/commands.h"
-#include "userspace/cli/configuration_file.h"
-#include "userspace/cli/exit_status.h"
+#include "userspace/cli/ask/client.h"
 #include "userspace/cli/recording.h"
-#include "userspace/cli/shell_word.h"
+#include "userspace/cli/words/command_line.h"
+#include "userspace/cli/words/commands.h"
+#include "userspace/cli/words/configuration_file.h"
+#include "userspace/cli/words/exit_status.h"
+#include "userspace/cli/words/shell_word.h"
 #include "userspace/daemon/historian.h"
 #include "userspace/daemon/library_watch.h"
 #include "userspace/daemon/notify.h"
 #include "userspace/process/control_block.h"
 #include "userspace/process/handle.h"
 #include "userspace/process/preload.h"
+#include "userspace/process/session_niceness.h"
 #include "userspace/process/short_file.h"
 
 namespace heaptap::cli {
@@ -362,23 +363,23 @@ class Rereading {
     result_ = std::make_shared<Result>();
     absl::StatusOr<std::thread> thread = base::StartThread([result = result_, arguments] {
       absl::StatusOr<DaemonOptions> options = ReadOptionsAgain(arguments);
-      absl::MutexLock lock(&result->mutex);
+      base::MutexLock lock(&result->mutex);
       result->options = std::move(options);
     });
     if (thread.ok()) return thread->detach();  // the program may end before the thread does
-    absl::MutexLock lock(&result_->mutex);
+    base::MutexLock lock(&result_->mutex);
     result_->options = thread.status();
   }
   // What the last Start has read, once.
   std::optional<absl::StatusOr<DaemonOptions>> Take() {
     if (result_ == nullptr) return std::nullopt;
-    absl::MutexLock lock(&result_->mutex);
+    base::MutexLock lock(&result_->mutex);
     return std::exchange(result_->options, std::nullopt);
   }
 
  private:
   struct Result {
-    absl::Mutex mutex;
+    base::Mutex mutex;
     std::optional<absl::StatusOr<DaemonOptions>> options ABSL_GUARDED_BY(mutex);
   };
   std::shared_ptr<Result> result_;  // of the last Start
@@ -408,6 +409,7 @@ int Serve(const DaemonFlags& flags, const DaemonOptions& options, const std::vec
   // After the signals, which a thread that does not block them would take.
   const base::MessageThread messages;
   Priority priority;
+  process::UseNicenessForSession();
   RaiseDescriptorLimit();
   absl::StatusOr<std::unique_ptr<daemon::Daemon>> started =
       daemon::Daemon::Start(options.recording, options.http, options.history);

@@ -13,20 +13,20 @@
 #include "absl/strings/str_cat.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/printable_text.h"
-#include "userspace/cli/client.h"
-#include "userspace/cli/command_line.h"
-#include "userspace/cli/commands.h"
-#include "userspace/cli/comparable.h"
-#include "userspace/cli/documents.h"
-#include "userspace/cli/exit_status.h"
-#include "userspace/cli/find_process.h"
-#include "userspace/cli/growth.h"
-#include "userspace/cli/history_profile.h"
-#include "userspace/cli/local_names.h"
-#include "userspace/cli/moment.h"
-#include "userspace/cli/profile_source.h"
-#include "userspace/cli/terminal.h"
-#include "userspace/cli/whole_file.h"
+#include "userspace/cli/ask/client.h"
+#include "userspace/cli/ask/documents.h"
+#include "userspace/cli/ask/find_process.h"
+#include "userspace/cli/subjects/comparable.h"
+#include "userspace/cli/subjects/growth.h"
+#include "userspace/cli/subjects/history_profile.h"
+#include "userspace/cli/subjects/local_names.h"
+#include "userspace/cli/subjects/profile_source.h"
+#include "userspace/cli/words/command_line.h"
+#include "userspace/cli/words/commands.h"
+#include "userspace/cli/words/exit_status.h"
+#include "userspace/cli/words/moment.h"
+#include "userspace/cli/words/terminal.h"
+#include "userspace/cli/words/whole_file.h"
 #include "userspace/http/url.h"
 #include "userspace/report/human.h"
 #include "userspace/report/named_profile.h"
@@ -59,7 +59,7 @@ struct Snapshots {
   std::string name;  // printable
   Profile before;
   Profile after;
-  exporter::Symbols symbols = {};  // of the dumps
+  formats::Symbols symbols = {};  // of the dumps
 };
 
 absl::StatusOr<Snapshots> OfFiles(const std::string& before_path, const std::string& after_path,
@@ -158,7 +158,7 @@ absl::StatusOr<Snapshots> Take(const DiffFlags& flags) {
 }
 
 std::string Text(const DiffFlags& flags, const Growth& growth, const std::string& name,
-                 const exporter::FindSourceFrames& find) {
+                 const profile::FindSourceFrames& find) {
   const report::NamedProfile named(growth.difference, find, growth.measures);
   const absl::StatusOr<std::vector<report::Path>> paths = report::Select(named, {.fold = !flags.full});
   const report::Show show = {.unit = SortBy(flags), .full_names = flags.full};

@@ -12,18 +12,18 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "userspace/base/messages.h"
-#include "userspace/cli/command_line.h"
-#include "userspace/cli/commands.h"
-#include "userspace/cli/exit_status.h"
 #include "userspace/cli/recording.h"
-#include "userspace/daemon/checkup.h"
-#include "userspace/daemon/kernel_features.h"
-#include "userspace/export/json.h"
+#include "userspace/cli/words/command_line.h"
+#include "userspace/cli/words/commands.h"
+#include "userspace/cli/words/exit_status.h"
+#include "userspace/doctor/checkup.h"
+#include "userspace/doctor/kernel_features.h"
+#include "userspace/json/json.h"
 
 namespace heaptap::cli {
 namespace {
 
-using exporter::Json;
+using json::Json;
 
 struct DoctorFlags {
   pid_t pid = 0;
@@ -85,7 +85,7 @@ void PrintJson(const Diagnosis& diagnosis, bool healthy) {
   for (const daemon::Finding& finding : diagnosis.process) findings.Add(ToJson(finding));
   Json features = Json::List();
   for (const daemon::FeatureFinding& finding : diagnosis.features) features.Add(ToJson(finding));
-  const Json document = {{"schema_version", exporter::kSchemaVersion},
+  const Json document = {{"schema_version", json::kSchemaVersion},
                          {"ok", healthy},
                          {"findings", std::move(findings)},
                          {"kernel_features", std::move(features)}};

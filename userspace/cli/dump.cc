@@ -14,17 +14,18 @@
 #include "absl/strings/str_replace.h"
 #include "userspace/base/messages.h"
 #include "userspace/base/printable_text.h"
-#include "userspace/cli/client.h"
-#include "userspace/cli/command_line.h"
-#include "userspace/cli/commands.h"
-#include "userspace/cli/documents.h"
-#include "userspace/cli/exit_status.h"
-#include "userspace/cli/find_process.h"
-#include "userspace/cli/local_names.h"
-#include "userspace/cli/profile_source.h"
+#include "userspace/cli/ask/client.h"
+#include "userspace/cli/ask/documents.h"
+#include "userspace/cli/ask/find_process.h"
 #include "userspace/cli/recording.h"
-#include "userspace/cli/whole_file.h"
-#include "userspace/export/jeprof_symbolized.h"
+#include "userspace/cli/subjects/local_names.h"
+#include "userspace/cli/subjects/profile_source.h"
+#include "userspace/cli/words/command_line.h"
+#include "userspace/cli/words/commands.h"
+#include "userspace/cli/words/exit_status.h"
+#include "userspace/cli/words/whole_file.h"
+#include "userspace/formats/jeprof_symbolized.h"
+#include "userspace/formats/offered.h"
 
 namespace heaptap::cli {
 namespace {
@@ -85,7 +86,7 @@ absl::Status FetchAndName(const Client& client, const DumpFlags& flags, pid_t pi
   const LocalNames names(*profile, flags.places);
   SayMissing(names);
   return WriteWholeFile(absl::StrReplaceAll(flags.file, {{kPid, absl::StrCat(pid)}}),
-                        exporter::JeprofSymbolized(*profile, process->value.executable, names.Find()));
+                        formats::JeprofSymbolized(*profile, process->value.executable, names.Find()));
 }
 
 absl::Status Fetch(const Client& client, const DumpFlags& flags, pid_t pid) {
@@ -145,6 +146,21 @@ int WriteDump(const DumpFlags& flags) {
   return first_failure;
 }
 
+std::vector<std::string> FormatNames() {
+  std::vector<std::string> names;
+  for (const formats::OfferedFormat& format : formats::OfferedFormats()) names.emplace_back(format.name);
+  return names;
+}
+
+std::string FormatsForPeople() {
+  std::string text;
+  for (const formats::OfferedFormat& format : formats::OfferedFormats()) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", format.name, " (", text.empty() ? "default; " : "", format.use,
+                    ")");
+  }
+  return text;
+}
+
 }  // namespace
 
 void AddDump(CommandLine& line) {
@@ -160,12 +176,8 @@ void AddDump(CommandLine& line) {
            "its folder, and heaptap prints the path)")
       .Type("FILE");
   const Option format =
-      command
-          .Add("--format", flags->format,
-               "choose the format, with -o: heap_v2 (default; jemalloc's, for jeprof), gperftools, pprof (for go tool "
-               "pprof), blocks (pprof with the sizes and ages of what is live), collapsed (for flame graphs), jeprof "
-               "(with symbols, for jeprof on any machine)")
-          .OneOf({"heap_v2", "gperftools", "pprof", "blocks", "collapsed", "jeprof"});
+      command.Add("--format", flags->format, absl::StrCat("choose the format, with -o: ", FormatsForPeople()))
+          .OneOf(FormatNames());
   command
       .AddFlag("--symbolized", flags->symbolized,
                "write a dump that needs no files of the program: the same as --format jeprof")

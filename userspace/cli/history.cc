@@ -20,16 +20,16 @@
 #include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
 #include "userspace/base/printable_text.h"
-#include "userspace/cli/client.h"
-#include "userspace/cli/command_line.h"
-#include "userspace/cli/commands.h"
-#include "userspace/cli/exit_status.h"
-#include "userspace/cli/history_profile.h"
-#include "userspace/cli/json_text.h"
-#include "userspace/cli/live_change.h"
-#include "userspace/cli/moment.h"
-#include "userspace/cli/terminal.h"
-#include "userspace/export/json.h"
+#include "userspace/cli/ask/client.h"
+#include "userspace/cli/subjects/history_profile.h"
+#include "userspace/cli/subjects/live_change.h"
+#include "userspace/cli/words/command_line.h"
+#include "userspace/cli/words/commands.h"
+#include "userspace/cli/words/exit_status.h"
+#include "userspace/cli/words/json_text.h"
+#include "userspace/cli/words/moment.h"
+#include "userspace/cli/words/terminal.h"
+#include "userspace/json/json.h"
 #include "userspace/report/human.h"
 #include "userspace/report/named_profile.h"
 #include "userspace/report/rows.h"
@@ -39,7 +39,6 @@
 namespace heaptap::cli {
 namespace {
 
-using nlohmann::json;
 using report::HumanBytes;
 using report::kUnknown;
 
@@ -58,14 +57,16 @@ struct HistoryFlags {
   bool json = false;
 };
 
-std::string TimeText(const json& seconds) {
+std::string TimeText(const nlohmann::json& seconds) {
   return absl::FormatTime("%m-%d %H:%M:%S", absl::UnixEpoch() + absl::Seconds(seconds.get<double>()),
                           absl::LocalTimeZone());
 }
 
 std::string Signed(double bytes) { return absl::StrCat(bytes < 0 ? "-" : "+", HumanBytes(std::abs(bytes))); }
 
-std::string BytesOrUnknown(const json& value) { return value.is_null() ? kUnknown : HumanBytes(value.get<double>()); }
+std::string BytesOrUnknown(const nlohmann::json& value) {
+  return value.is_null() ? kUnknown : HumanBytes(value.get<double>());
+}
 
 // The functions of a path, innermost first, as readable as a line allows.
 std::string PathText(const report::NamedProfile& profile, const report::Path& path) {
@@ -94,8 +95,8 @@ std::string GrowthText(const report::Measure& change, bool& has_noise) {
   return absl::StrCat(Signed(change.bytes), is_noise ? report::kNoiseMark : "");
 }
 
-std::string PointsText(const json& document, const history::Timeline& timeline, bool& has_noise) {
-  const json& points = document.at("points");
+std::string PointsText(const nlohmann::json& document, const history::Timeline& timeline, bool& has_noise) {
+  const nlohmann::json& points = document.at("points");
   report::Table table(
       {{"TIME"}, {"PROCESSES", true}, {"LIVE", true}, {"+-", true}, {"GROWTH", true}, {"RSS", true}, {""}});
   double peak = 1;
@@ -107,7 +108,7 @@ std::string PointsText(const json& document, const history::Timeline& timeline, 
   }
   std::optional<size_t> last;
   for (const size_t i : ShownPoints(points.size())) {
-    const json& point = points[i];
+    const nlohmann::json& point = points[i];
     const auto live = point.at("live_bytes").get<double>();
     const std::string growth =
         last.has_value() ? GrowthText(FindLiveChange(timeline, *last, i).total, has_noise) : kUnknown;
@@ -123,7 +124,7 @@ std::string GrownText(const history::Timeline& timeline, size_t width, bool& has
   const LiveChange change = FindLiveChange(timeline, 0, timeline.points.size() - 1);
   const auto find = [&change](uint64_t address) {
     const auto found = change.symbols.find(address);
-    return found == change.symbols.end() ? std::vector<exporter::SourceFrame>() : found->second;
+    return found == change.symbols.end() ? std::vector<profile::SourceFrame>() : found->second;
   };
   const report::NamedProfile named(change.difference, find, change.measures);
   std::vector<report::Path> grown = report::MergePaths(named, *report::Select(named, {.fold = true}), {});
@@ -141,13 +142,13 @@ std::string GrownText(const history::Timeline& timeline, size_t width, bool& has
   return text;
 }
 
-std::string MarksText(const json& document) {
-  const json& marks = document.at("marks");
+std::string MarksText(const nlohmann::json& document) {
+  const nlohmann::json& marks = document.at("marks");
   std::string text = marks.empty() ? "" : "\nwhat happened:\n";
   const size_t first = marks.size() > kMarks ? marks.size() - kMarks : 0;
   if (first > 0) absl::StrAppend(&text, "  ... ", first, " earlier ones: see --json\n");
   for (size_t i = first; i < marks.size(); i++) {
-    const json& mark = marks[i];
+    const nlohmann::json& mark = marks[i];
     const std::string process = mark.at("pid").is_null() ? "" : absl::StrCat(" of ", mark.at("pid").get<int>());
     const std::string what = base::Printable(mark.at("text").get<std::string>());
     absl::StrAppend(&text, "  ", TimeText(mark.at("time")), "  ", base::Printable(mark.at("kind").get<std::string>()),
@@ -156,9 +157,9 @@ std::string MarksText(const json& document) {
   return text;
 }
 
-std::string ServicesText(const json& document) {
+std::string ServicesText(const nlohmann::json& document) {
   report::Table table({{"SERVICE"}, {"FIRST"}, {"LAST"}, {"PROCESSES", true}, {"RUNNING", true}});
-  for (const json& service : document.at("services")) {
+  for (const nlohmann::json& service : document.at("services")) {
     table.Add({base::Printable(service.at("name").get<std::string>()), TimeText(service.at("first")),
                TimeText(service.at("last")), absl::StrCat(service.at("processes").get<uint64_t>()),
                absl::StrCat(service.at("running").get<uint64_t>())});
@@ -180,7 +181,7 @@ absl::StatusOr<std::string> Target(const HistoryFlags& flags) {
                       "&points=", kPoints);
 }
 
-std::string Text(const HistoryFlags& flags, const json& document) {
+std::string Text(const HistoryFlags& flags, const nlohmann::json& document) {
   if (flags.subject.empty()) return ServicesText(document);
   const size_t width = TerminalWidth(STDOUT_FILENO);
   const history::Timeline timeline = ReadTimelineJson(document);
@@ -195,10 +196,10 @@ int History(const HistoryFlags& flags) {
   const absl::StatusOr<std::string> target = Target(flags);
   if (!target.ok()) return Report(target.status());
   const Client client(flags.socket);
-  const absl::StatusOr<json> document = client.GetJson(*target);
+  const absl::StatusOr<nlohmann::json> document = client.GetJson(*target);
   if (!document.ok()) return Report(document.status());
   if (flags.json) {
-    fputs(ToText(exporter::Json(*document)).c_str(), stdout);
+    fputs(ToText(json::Json(*document)).c_str(), stdout);
     return kSuccess;
   }
   try {

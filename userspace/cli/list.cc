@@ -19,17 +19,17 @@
 #include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
 #include "userspace/base/printable_text.h"
-#include "userspace/cli/client.h"
-#include "userspace/cli/command_line.h"
-#include "userspace/cli/commands.h"
-#include "userspace/cli/documents.h"
-#include "userspace/cli/exit_status.h"
-#include "userspace/cli/json_text.h"
-#include "userspace/cli/short_report.h"
-#include "userspace/cli/terminal.h"
+#include "userspace/cli/ask/client.h"
+#include "userspace/cli/ask/documents.h"
+#include "userspace/cli/show/short_report.h"
+#include "userspace/cli/words/command_line.h"
+#include "userspace/cli/words/commands.h"
+#include "userspace/cli/words/exit_status.h"
+#include "userspace/cli/words/json_text.h"
+#include "userspace/cli/words/terminal.h"
 #include "userspace/daemon/unserved.h"
-#include "userspace/export/figures_json.h"
-#include "userspace/export/json.h"
+#include "userspace/json/figures_json.h"
+#include "userspace/json/json.h"
 #include "userspace/process/control_block.h"
 #include "userspace/process/handle.h"
 #include "userspace/process/preloaded.h"
@@ -40,7 +40,7 @@
 namespace heaptap::cli {
 namespace {
 
-using exporter::Json;
+using json::Json;
 using process::Preloaded;
 using profile::EndedProcess;
 using profile::ProcessSummary;
@@ -63,7 +63,7 @@ template <typename T>
 Json JsonOf(const char* name, const std::vector<Document<T>>& documents) {
   Json list = Json::List();
   for (const Document<T>& document : documents) list.Add(document.json);
-  return {{"schema_version", exporter::kSchemaVersion}, {name, std::move(list)}};
+  return {{"schema_version", json::kSchemaVersion}, {name, std::move(list)}};
 }
 
 std::string OnOrOff(std::optional<bool> active) {
@@ -87,7 +87,7 @@ std::string Text(const profile::Shown& how, const auto& value) {
   } else if constexpr (std::is_arithmetic_v<Value>) {
     return how.in_bytes ? HumanBytes(value) : absl::StrCat(value);
   } else {
-    return kUnknown;
+    return value.has_value() ? Text(how, *value) : kUnknown;
   }
 }
 
@@ -184,7 +184,7 @@ void PrintPreloadedJson(const std::vector<process::Preloaded>& processes) {
     if (process.collector != 0) entry.Set("collector_pid", process.collector);
     list.Add(std::move(entry));
   }
-  PrintJson({{"schema_version", exporter::kSchemaVersion}, {"processes", std::move(list)}});
+  PrintJson({{"schema_version", json::kSchemaVersion}, {"processes", std::move(list)}});
 }
 
 // Whether a daemon has left a recording in the default place. False if this user may not look there.
@@ -243,7 +243,7 @@ int List(const ListFlags& flags, bool socket_given) {
   if (!processes.ok()) return Report(processes.status());
   if (flags.json) {
     Json document = JsonOf("processes", *processes);
-    document.Set("failing", exporter::ToJson(state.failing));
+    document.Set("failing", json::ToJson(state.failing));
     PrintJson(document);
     return kSuccess;
   }

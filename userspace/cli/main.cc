@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "userspace/base/messages.h"
-#include "userspace/cli/command_line.h"
-#include "userspace/cli/commands.h"
-#include "userspace/cli/exit_status.h"
+#include "userspace/cli/words/command_line.h"
+#include "userspace/cli/words/commands.h"
+#include "userspace/cli/words/exit_status.h"
 #include "userspace/process/control_block.h"
 #include "userspace/worker/reader_jobs.h"
 #include "userspace/worker/worker.h"
@@ -35,6 +35,8 @@ constexpr int kReturnedBytes = 1 << 20;
 // Free memory at the end of the heap that stays. To take it and to give it back makes a thread wait for others that
 // change mappings.
 constexpr int kKeptBytes = 16 << 20;
+// By default each of a daemon's threads of the moment gets a heap of its own, which keeps what the thread has freed.
+constexpr int kArenas = 2;
 
 // Detects truncated output: a full disk, a closed pipe.
 int CheckStdout(int status) {
@@ -51,6 +53,7 @@ int main(int argc, char** argv) {
   heaptap::worker::RunIfWorker(argc, argv, heaptap::worker::AllReaderJobs());
   mallopt(M_MMAP_THRESHOLD, kReturnedBytes);
   mallopt(M_TRIM_THRESHOLD, kKeptBytes);
+  mallopt(M_ARENA_MAX, kArenas);
   prctl(PR_SET_NAME, heaptap::process::kCollectorName);
   // The words after "--" are the program's own command line and must not be parsed.
   char** const end = argv + argc;

@@ -6,11 +6,11 @@
 #include <memory>
 #include <string>
 
-#include "userspace/cli/client.h"
-#include "userspace/cli/command_line.h"
-#include "userspace/cli/commands.h"
-#include "userspace/cli/documents.h"
-#include "userspace/cli/exit_status.h"
+#include "userspace/cli/ask/client.h"
+#include "userspace/cli/ask/documents.h"
+#include "userspace/cli/words/command_line.h"
+#include "userspace/cli/words/commands.h"
+#include "userspace/cli/words/exit_status.h"
 
 namespace heaptap::cli {
 namespace {

@@ -16,9 +16,9 @@
 #include "heaptap/contract.h"
 #include "userspace/base/clock.h"
 #include "userspace/bpf/kernel_error.h"
-#include "userspace/cli/short_report.h"
-#include "userspace/export/gperftools_heap.h"
-#include "userspace/recording/policy.h"
+#include "userspace/cli/show/short_report.h"
+#include "userspace/formats/gperftools_heap.h"
+#include "userspace/targets/policy.h"
 
 namespace heaptap::cli {
 namespace {
@@ -110,7 +110,7 @@ absl::StatusOr<recording::RecorderOptions> MakeRecorderOptions(const RecordingFl
     options.prefix = flags.prefix;
     options.prefix_given = true;
   }
-  if (flags.format == kGperftools) options.format = exporter::GperftoolsHeap;
+  if (flags.format == kGperftools) options.format = formats::GperftoolsHeap;
   if (flags.exact) options.policy.lg_sample = 0;
   if (flags.lg_sample >= 0) options.policy.lg_sample = static_cast<uint32_t>(flags.lg_sample);
   if (flags.high_water_percent > 0) {
@@ -195,6 +195,7 @@ void WaitFor(const std::vector<int>& fds, base::Instant end) {
 }
 
 void WaitForWork(const recording::Recorder& recorder, const std::vector<int>& others, absl::Duration limit) {
+  if (recorder.HasMore()) return;
   const base::Instant end = base::Now() + limit;
   std::vector<int> urgent = recorder.fds();
   urgent.insert(urgent.end(), others.begin(), others.end());

@@ -20,7 +20,7 @@
 #include "absl/time/time.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/file_descriptor.h"
-#include "userspace/cli/command_line.h"
+#include "userspace/cli/words/command_line.h"
 #include "userspace/recording/recorder.h"
 
 namespace heaptap::cli {

@@ -16,17 +16,17 @@
 #include "absl/strings/strip.h"
 #include "userspace/base/messages.h"
 #include "userspace/base/printable_text.h"
-#include "userspace/cli/client.h"
-#include "userspace/cli/command_line.h"
-#include "userspace/cli/commands.h"
-#include "userspace/cli/exit_status.h"
-#include "userspace/cli/local_names.h"
-#include "userspace/cli/past_growth.h"
-#include "userspace/cli/profile_source.h"
-#include "userspace/cli/report_subject.h"
-#include "userspace/cli/report_views.h"
-#include "userspace/cli/terminal.h"
-#include "userspace/cli/whole_file.h"
+#include "userspace/cli/ask/client.h"
+#include "userspace/cli/show/report_subject.h"
+#include "userspace/cli/show/report_views.h"
+#include "userspace/cli/subjects/local_names.h"
+#include "userspace/cli/subjects/past_growth.h"
+#include "userspace/cli/subjects/profile_source.h"
+#include "userspace/cli/words/command_line.h"
+#include "userspace/cli/words/commands.h"
+#include "userspace/cli/words/exit_status.h"
+#include "userspace/cli/words/terminal.h"
+#include "userspace/cli/words/whole_file.h"
 #include "userspace/report/named_profile.h"
 #include "userspace/report/selection.h"
 #include "userspace/report/summary_text.h"
@@ -166,7 +166,7 @@ int ReportMemory(const ReportFlags& flags) {
   if (const absl::Status status = CheckIsKnown(flags, *seen); !status.ok()) return Report(status);
   const LocalNames names(seen->profile, flags.places, seen->symbols);
   SayMissing(names);
-  const exporter::FindSourceFrames find = names.Find();
+  const profile::FindSourceFrames find = names.Find();
   const report::NamedProfile named(seen->profile, find, seen->measures, RootsFor(flags), CutPathsFor(flags, view));
   ReportInput input = {.profile = seen->profile,
                        .find = find,
@@ -187,7 +187,7 @@ int ReportMemory(const ReportFlags& flags) {
   const std::optional<PastGrowth> past = FindPastGrowth(Client(flags.socket), *seen->pid);
   if (!past.has_value()) return Report(Write(flags, view, input));
   const LocalNames past_names(past->growth.difference, flags.places, past->symbols);
-  const exporter::FindSourceFrames past_find = past_names.Find();
+  const profile::FindSourceFrames past_find = past_names.Find();
   const report::NamedProfile changed(past->growth.difference, past_find, past->growth.measures);
   input.past = &changed;
   input.past_time = past->time;

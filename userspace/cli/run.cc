@@ -20,11 +20,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "userspace/base/messages.h"
-#include "userspace/cli/command_line.h"
-#include "userspace/cli/commands.h"
-#include "userspace/cli/exit_status.h"
 #include "userspace/cli/recording.h"
-#include "userspace/cli/short_report.h"
+#include "userspace/cli/show/short_report.h"
+#include "userspace/cli/words/command_line.h"
+#include "userspace/cli/words/commands.h"
+#include "userspace/cli/words/exit_status.h"
 #include "userspace/process/handle.h"
 #include "userspace/process/preload.h"
 #include "userspace/process/sanitizers.h"
@@ -33,7 +33,7 @@
 namespace heaptap::cli {
 namespace {
 
-// Of processes, in one message.
+// The most processes that one message names.
 constexpr size_t kMaxNames = 8;
 
 struct RunFlags {

@@ -16,17 +16,17 @@
 #include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
 #include "userspace/base/printable_text.h"
-#include "userspace/cli/client.h"
-#include "userspace/cli/command_line.h"
-#include "userspace/cli/commands.h"
-#include "userspace/cli/documents.h"
-#include "userspace/cli/exit_status.h"
-#include "userspace/cli/find_process.h"
-#include "userspace/cli/json_text.h"
+#include "userspace/cli/ask/client.h"
+#include "userspace/cli/ask/documents.h"
+#include "userspace/cli/ask/find_process.h"
 #include "userspace/cli/recording.h"
-#include "userspace/cli/short_report.h"
-#include "userspace/export/figures_json.h"
-#include "userspace/export/json.h"
+#include "userspace/cli/show/short_report.h"
+#include "userspace/cli/words/command_line.h"
+#include "userspace/cli/words/commands.h"
+#include "userspace/cli/words/exit_status.h"
+#include "userspace/cli/words/json_text.h"
+#include "userspace/json/figures_json.h"
+#include "userspace/json/json.h"
 #include "userspace/process/preloaded.h"
 #include "userspace/profile/estimate.h"
 #include "userspace/profile/figure_tables.h"
@@ -36,7 +36,7 @@
 namespace heaptap::cli {
 namespace {
 
-using exporter::Json;
+using json::Json;
 using profile::AllocatorFigures;
 using profile::ProcessSummary;
 using report::HumanBytes;
@@ -114,8 +114,8 @@ void AppendAllocator(const profile::AllocatorFigures& figures, Values& values) {
 void Print(const StatsFlags& flags, Json process, Values values,
            const std::optional<profile::AllocatorFigures>& allocator) {
   if (flags.json) {
-    Json document = {{"schema_version", exporter::kSchemaVersion}, {"process", std::move(process)}};
-    document.Set("allocator", allocator.has_value() ? exporter::ToJson(*allocator) : Json());
+    Json document = {{"schema_version", json::kSchemaVersion}, {"process", std::move(process)}};
+    document.Set("allocator", allocator.has_value() ? json::ToJson(*allocator) : Json());
     fputs(ToText(document).c_str(), stdout);
     return;
   }

@@ -9,20 +9,20 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "userspace/base/printable_text.h"
-#include "userspace/cli/client.h"
-#include "userspace/cli/command_line.h"
-#include "userspace/cli/commands.h"
-#include "userspace/cli/exit_status.h"
-#include "userspace/cli/local_names.h"
-#include "userspace/cli/profile_source.h"
-#include "userspace/cli/remote_profile.h"
-#include "userspace/cli/report_subject.h"
-#include "userspace/cli/whole_file.h"
-#include "userspace/export/frame_names.h"
+#include "userspace/cli/ask/client.h"
+#include "userspace/cli/show/report_subject.h"
+#include "userspace/cli/subjects/local_names.h"
+#include "userspace/cli/subjects/profile_source.h"
+#include "userspace/cli/subjects/remote_profile.h"
+#include "userspace/cli/words/command_line.h"
+#include "userspace/cli/words/commands.h"
+#include "userspace/cli/words/exit_status.h"
+#include "userspace/cli/words/whole_file.h"
 #include "userspace/http/url.h"
 #include "userspace/profile/difference.h"
+#include "userspace/profile/frame_names.h"
 #include "userspace/report/named_profile.h"
-#include "userspace/report/page_data.h"
+#include "userspace/views/page_data.h"
 #include "userspace/web/assets.h"
 
 namespace heaptap::cli {
@@ -39,7 +39,7 @@ struct ViewFlags {
 
 // In the current folder, named after the dump or the process.
 std::string DefaultOutput(const std::string& subject) {
-  std::string name(http::IsUrl(subject) ? FileNameOfUrl(subject) : exporter::FileName(subject));
+  std::string name(http::IsUrl(subject) ? FileNameOfUrl(subject) : profile::FileName(subject));
   for (char& letter : name) {
     if (!absl::ascii_isgraph(letter)) letter = '_';
   }

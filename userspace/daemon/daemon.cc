@@ -15,17 +15,22 @@
 #include "userspace/api/endpoints.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
+#include "userspace/base/mutex.h"
 #include "userspace/profile/figures.h"
 #include "userspace/profile/snapshot.h"
-#include "userspace/recording/live_blocks.h"
-#include "userspace/recording/profile_plan.h"
-#include "userspace/recording/survey_paths.h"
-#include "userspace/recording/tally_sums.h"
+#include "userspace/profiles/live_blocks.h"
+#include "userspace/profiles/profile_plan.h"
+#include "userspace/profiles/survey_paths.h"
+#include "userspace/profiles/tally_sums.h"
 
 namespace heaptap::daemon {
 namespace {
 
 constexpr absl::Duration kTick = absl::Seconds(1);
+
+// How old the facts in the history may be, so the service of a process that has changed it. Reading the facts of all
+// processes for each point would cost more than the point.
+constexpr absl::Duration kFactsOfHistory = absl::Minutes(10);
 
 // A question that has no answer yet is asked again after this time.
 constexpr absl::Duration kAskAgain = absl::Milliseconds(20);
@@ -68,7 +73,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(std::unique_ptr<recording:
 
 Daemon::~Daemon() {
   {
-    absl::MutexLock lock(&mutex_);
+    base::MutexLock lock(&mutex_);
     is_ending_ = true;
   }
   for (const Question& question : waiting_) question(nullptr);
@@ -79,10 +84,7 @@ Daemon::~Daemon() {
   historian_ = nullptr;
 }
 
-absl::Duration Daemon::patience() const {
-  if (recorder_->HasMore()) return absl::ZeroDuration();
-  return waiting_.empty() ? recording::Recorder::kPumpInterval : kAskAgain;
-}
+absl::Duration Daemon::patience() const { return waiting_.empty() ? recording::Recorder::kPumpInterval : kAskAgain; }
 
 void Daemon::Work() {
   const base::Instant begin = base::Now();
@@ -115,12 +117,12 @@ void Daemon::DumpOne(pid_t pid) {
 std::vector<Daemon::Question> Daemon::TakeQuestions() {
   eventfd_t count;
   eventfd_read(asked_.get(), &count);
-  absl::MutexLock lock(&mutex_);
+  base::MutexLock lock(&mutex_);
   return std::exchange(questions_, {});
 }
 
 template <typename Answer>
-Answer Daemon::Ask(std::function<Answer(recording::Recorder&)> question, api::Asker* asker) {
+Answer Daemon::Ask(std::function<Answer(recording::Recorder&)> question, http::Asker* asker) {
   return AskLater<Answer>(
       [question = std::move(question)](recording::Recorder& recorder, const std::function<void(Answer)>& done) {
         done(question(recorder));
@@ -129,9 +131,9 @@ Answer Daemon::Ask(std::function<Answer(recording::Recorder&)> question, api::As
 }
 
 template <typename Answer>
-Answer Daemon::AskLater(LaterQuestion<Answer> question, api::Asker* asker) {
+Answer Daemon::AskLater(LaterQuestion<Answer> question, http::Asker* asker) {
   struct Shared {
-    absl::Mutex mutex;
+    base::Mutex mutex{base::LockRank::kQuestion};
     absl::Duration used ABSL_GUARDED_BY(mutex) = {};
     std::optional<Answer> answer ABSL_GUARDED_BY(mutex);
     bool is_being_asked ABSL_GUARDED_BY(mutex) = false;
@@ -140,16 +142,16 @@ Answer Daemon::AskLater(LaterQuestion<Answer> question, api::Asker* asker) {
   };
   auto shared = std::make_shared<Shared>();
   const auto done = [shared](Answer answer) {
-    absl::MutexLock lock(&shared->mutex);
+    base::MutexLock lock(&shared->mutex);
     shared->is_under_way = false;
     if (!absl::IsResourceExhausted(StatusOf(answer))) shared->answer = std::move(answer);
   };
   {
-    absl::MutexLock lock(&mutex_);
+    base::MutexLock lock(&mutex_);
     if (is_ending_) return NoAnswer("is shutting down");
     questions_.push_back([shared, done, question = std::move(question)](recording::Recorder* recorder) {
       {
-        absl::MutexLock lock(&shared->mutex);
+        base::MutexLock lock(&shared->mutex);
         if (recorder == nullptr && !shared->answer.has_value()) shared->answer = Answer(NoAnswer("is shutting down"));
         if (!shared->is_waited_for || shared->answer.has_value()) return true;
         if (shared->is_under_way) return false;
@@ -157,14 +159,14 @@ Answer Daemon::AskLater(LaterQuestion<Answer> question, api::Asker* asker) {
       }
       const base::Instant begin = base::Now();
       question(*recorder, done);
-      absl::MutexLock lock(&shared->mutex);
+      base::MutexLock lock(&shared->mutex);
       shared->used += base::Now() - begin;
       shared->is_being_asked = false;
       return shared->answer.has_value();
     });
   }
   eventfd_write(asked_.get(), 1);
-  absl::MutexLock lock(&shared->mutex);
+  base::MutexLock lock(&shared->mutex);
   const auto is_answered = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(shared->mutex) {
     return shared->answer.has_value() && !shared->is_being_asked;
   };
@@ -175,7 +177,7 @@ Answer Daemon::AskLater(LaterQuestion<Answer> question, api::Asker* asker) {
   return *std::move(shared->answer);
 }
 
-absl::StatusOr<std::vector<profile::ProcessSummary>> Daemon::Processes(api::Asker& asker) {
+absl::StatusOr<std::vector<profile::ProcessSummary>> Daemon::Processes(http::Asker& asker) {
   // What is known, or the task to sum up, which is given up with `summing`.
   struct Plan {
     std::optional<std::vector<profile::ProcessSummary>> known;
@@ -213,6 +215,12 @@ absl::Status Daemon::Health() const {
   return NoAnswer("does not work");
 }
 
+absl::StatusOr<profile::NamedProcess> Daemon::Find(pid_t pid, http::Asker& asker) {
+  return Ask<absl::StatusOr<profile::NamedProcess>>(
+      [pid, asked = base::Now()](recording::Recorder& recorder) { return recorder.queries().Find(pid, asked); },
+      &asker);
+}
+
 absl::StatusOr<std::optional<uid_t>> Daemon::Owner(const profile::ProcessRef& process) {
   return Ask<absl::StatusOr<std::optional<uid_t>>>([process, asked = base::Now()](recording::Recorder& recorder) {
     return recorder.queries().Owner(process, asked);
@@ -227,7 +235,7 @@ absl::StatusOr<std::vector<profile::EndedProcess>> Daemon::Ended() {
 }
 
 absl::StatusOr<profile::Snapshot> Daemon::MakeSnapshot(const profile::ProcessRef& process, bool with_blocks,
-                                                       api::Asker& asker) {
+                                                       http::Asker& asker) {
   // Shared, because the recording may answer when this thread waits no longer.
   struct Made {
     recording::ProfilePlan plan;
@@ -277,15 +285,15 @@ absl::StatusOr<profile::Snapshot> Daemon::MakeSnapshot(const profile::ProcessRef
       &asker);
 }
 
-absl::StatusOr<profile::Snapshot> Daemon::Snapshot(const profile::ProcessRef& process, api::Asker& asker) {
+absl::StatusOr<profile::Snapshot> Daemon::Snapshot(const profile::ProcessRef& process, http::Asker& asker) {
   return MakeSnapshot(process, false, asker);
 }
 
-absl::StatusOr<profile::Snapshot> Daemon::DetailedSnapshot(const profile::ProcessRef& process, api::Asker& asker) {
+absl::StatusOr<profile::Snapshot> Daemon::DetailedSnapshot(const profile::ProcessRef& process, http::Asker& asker) {
   return MakeSnapshot(process, true, asker);
 }
 
-absl::StatusOr<std::string> Daemon::Dump(const profile::ProcessRef& process, api::Asker& asker) {
+absl::StatusOr<std::string> Daemon::Dump(const profile::ProcessRef& process, http::Asker& asker) {
   absl::StatusOr<profile::Snapshot> snapshot = MakeSnapshot(process, false, asker);
   if (!snapshot.ok()) return snapshot.status();
   const recording::Dumps::Filled filled = recorder_->dumps().Fill(snapshot->profile);
@@ -300,7 +308,7 @@ absl::StatusOr<profile::AllocatorFigures> Daemon::Allocator(const profile::Proce
   });
 }
 
-absl::StatusOr<profile::ResidentBytes> Daemon::Resident(const profile::ProcessRef& process, api::Asker& asker) {
+absl::StatusOr<profile::ResidentBytes> Daemon::Resident(const profile::ProcessRef& process, http::Asker& asker) {
   using Answer = absl::StatusOr<profile::ResidentBytes>;
   return AskLater<Answer>(
       [process](recording::Recorder& recorder, std::function<void(Answer)> done) {
@@ -327,7 +335,8 @@ absl::StatusOr<profile::Survey> Daemon::Survey(const profile::Activities& known,
                                                bool with_paths) {
   absl::StatusOr<profile::Survey> taken = Ask<absl::StatusOr<profile::Survey>>(
       [known, interval](recording::Recorder& recorder) -> absl::StatusOr<profile::Survey> {
-        if (!recorder.readings().Refresh(base::Now())) return absl::ResourceExhaustedError("processes are being read");
+        if (!recorder.readings().Refresh(base::Now(), kFactsOfHistory))
+          return absl::ResourceExhaustedError("processes are being read");
         return recorder.surveys().Take(known, interval);
       });
   if (!taken.ok()) return taken;
@@ -364,7 +373,7 @@ absl::Status Daemon::Settle() {
   return NoAnswer("did not write the history");
 }
 
-absl::StatusOr<profile::CollectorFigures> Daemon::Figures(api::Asker& asker) {
+absl::StatusOr<profile::CollectorFigures> Daemon::Figures(http::Asker& asker) {
   absl::StatusOr<std::vector<profile::ProcessSummary>> processes = Processes(asker);
   if (!processes.ok()) return processes.status();
   return Ask<absl::StatusOr<profile::CollectorFigures>>(

@@ -22,21 +22,21 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "userspace/api/client_time.h"
 #include "userspace/api/collector.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/file_descriptor.h"
+#include "userspace/base/mutex.h"
 #include "userspace/base/subordinate_ids.h"
 #include "userspace/base/turns.h"
+#include "userspace/crews/crews.h"
 #include "userspace/daemon/historian.h"
 #include "userspace/daemon/pauses.h"
+#include "userspace/http/client_time.h"
 #include "userspace/http/server.h"
 #include "userspace/profile/figures.h"
 #include "userspace/profile/snapshot.h"
 #include "userspace/recording/recorder.h"
-#include "userspace/worker/crews.h"
 
 namespace heaptap::daemon {
 
@@ -63,17 +63,18 @@ class Daemon : public api::Collector {
   recording::Recorder& recorder() { return *recorder_; }
   // The port of HTTP over TCP; 0: none.
   int port() const { return server_->port(); }
-  absl::StatusOr<std::vector<profile::ProcessSummary>> Processes(api::Asker& asker) override;
+  absl::StatusOr<std::vector<profile::ProcessSummary>> Processes(http::Asker& asker) override;
+  absl::StatusOr<profile::NamedProcess> Find(pid_t pid, http::Asker& asker) override;
   absl::StatusOr<std::optional<uid_t>> Owner(const profile::ProcessRef& process) override;
   absl::StatusOr<std::vector<profile::EndedProcess>> Ended() override;
-  absl::StatusOr<profile::Snapshot> Snapshot(const profile::ProcessRef& process, api::Asker& asker) override;
-  absl::StatusOr<profile::Snapshot> DetailedSnapshot(const profile::ProcessRef& process, api::Asker& asker) override;
-  absl::StatusOr<std::string> Dump(const profile::ProcessRef& process, api::Asker& asker) override;
+  absl::StatusOr<profile::Snapshot> Snapshot(const profile::ProcessRef& process, http::Asker& asker) override;
+  absl::StatusOr<profile::Snapshot> DetailedSnapshot(const profile::ProcessRef& process, http::Asker& asker) override;
+  absl::StatusOr<std::string> Dump(const profile::ProcessRef& process, http::Asker& asker) override;
   absl::StatusOr<profile::AllocatorFigures> Allocator(const profile::ProcessRef& process) override;
-  absl::StatusOr<profile::ResidentBytes> Resident(const profile::ProcessRef& process, api::Asker& asker) override;
+  absl::StatusOr<profile::ResidentBytes> Resident(const profile::ProcessRef& process, http::Asker& asker) override;
   absl::Status SetActive(const profile::ProcessRef& process, bool active) override;
   absl::Status SetRate(const profile::ProcessRef& process, std::optional<uint32_t> lg_sample) override;
-  absl::StatusOr<profile::CollectorFigures> Figures(api::Asker& asker) override;
+  absl::StatusOr<profile::CollectorFigures> Figures(http::Asker& asker) override;
   absl::Status Health() const override;
   bool IsRestricted() const override { return is_restricted_; }
   absl::Status Settle() override;
@@ -92,23 +93,23 @@ class Daemon : public api::Collector {
   // `asker` pays for the thread's time; null: nobody does. ResourceExhausted of the question: not yet, it is asked
   // again.
   template <typename Answer>
-  Answer Ask(std::function<Answer(recording::Recorder&)> question, api::Asker* asker = nullptr);
+  Answer Ask(std::function<Answer(recording::Recorder&)> question, http::Asker* asker = nullptr);
   // The same for a question whose answer comes later: it calls `done` once, itself or in a later Pump. The asker does
   // not pay for that Pump.
   template <typename Answer>
   using LaterQuestion = std::function<void(recording::Recorder&, std::function<void(Answer)> done)>;
   template <typename Answer>
-  Answer AskLater(LaterQuestion<Answer> question, api::Asker* asker = nullptr);
+  Answer AskLater(LaterQuestion<Answer> question, http::Asker* asker = nullptr);
   std::vector<Question> TakeQuestions();
   // Reads the tallies in this thread, so that the recording's thread goes on.
   absl::StatusOr<profile::Snapshot> MakeSnapshot(const profile::ProcessRef& process, bool with_blocks,
-                                                 api::Asker& asker);
+                                                 http::Asker& asker);
 
   std::unique_ptr<recording::Recorder> recorder_;
   base::FileDescriptor asked_;  // an eventfd, readable while there are questions
   const bool is_restricted_;
   base::Instant ticked_ = base::Instant::InfinitePast();
-  absl::Mutex mutex_;
+  base::Mutex mutex_;
   std::vector<Question> questions_ ABSL_GUARDED_BY(mutex_);
   std::vector<Question> waiting_;     // of the recording's thread; for their answers, or to be asked again
   std::weak_ptr<const int> summing_;  // of the recording's thread; alive: a client sums up the tallies for all

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
+#include "userspace/base/mutex.h"
 #include "userspace/base/printable_text.h"
 #include "userspace/base/threads.h"
 #include "userspace/base/user_ids.h"
@@ -70,7 +71,7 @@ Historian::Historian(api::Collector& collector, worker::Crews& crews, HistoryOpt
 
 Historian::~Historian() {
   {
-    absl::MutexLock lock(&mutex_);
+    base::MutexLock lock(&mutex_);
     shall_stop_ = true;
   }
   if (thread_.joinable()) thread_.join();
@@ -78,20 +79,20 @@ Historian::~Historian() {
 
 bool Historian::WriteNow(base::Instant deadline) {
   if (!thread_.joinable()) return false;
-  absl::MutexLock lock(&mutex_);
+  base::MutexLock lock(&mutex_);
   const uint64_t number = ++asked_;
   const auto is_over = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return shall_stop_ || tried_ >= number; };
   return base::AwaitUntil(mutex_, absl::Condition(&is_over), deadline) && written_ >= number;
 }
 
 uint64_t Historian::BeginRound() {
-  absl::MutexLock lock(&mutex_);
+  base::MutexLock lock(&mutex_);
   if (asked_ != tried_) paths_at_ = base::Instant::InfinitePast();
   return asked_;
 }
 
 void Historian::EndRound(uint64_t asked, bool is_ok) {
-  absl::MutexLock lock(&mutex_);
+  base::MutexLock lock(&mutex_);
   // The next round, which follows at once, writes the rest.
   if (is_ok && has_left_paths_) return;
   tried_ = asked;
@@ -99,7 +100,7 @@ void Historian::EndRound(uint64_t asked, bool is_ok) {
 }
 
 bool Historian::SleepUntil(base::Instant end) {
-  absl::MutexLock lock(&mutex_);
+  base::MutexLock lock(&mutex_);
   const auto is_over = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return shall_stop_ || asked_ != tried_; };
   base::AwaitUntil(mutex_, absl::Condition(&is_over), end);
   return !shall_stop_;

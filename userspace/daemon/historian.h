@@ -22,18 +22,18 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "userspace/api/collector.h"
 #include "userspace/api/history_place.h"
 #include "userspace/base/clock.h"
+#include "userspace/base/mutex.h"
 #include "userspace/base/repeated_task.h"
+#include "userspace/crews/crews.h"
 #include "userspace/daemon/history_names.h"
 #include "userspace/history/retention.h"
 #include "userspace/history/schema.h"
 #include "userspace/history/writer.h"
 #include "userspace/profile/survey.h"
-#include "userspace/worker/crews.h"
 
 namespace heaptap::daemon {
 
@@ -139,19 +139,19 @@ class Historian {
   api::HistoryPlace place_;
   HistoryNames names_;
 
-  // Of the thread.
+  // Used by the thread only.
   std::unique_ptr<history::Writer> writer_;
   history::Pruner pruner_;
   std::map<uint64_t, Known> known_;  // by process id
   profile::Activities activities_;
   base::Instant paths_at_ = base::Instant::InfinitePast();  // when they are read again
-  // Of this round.
+  // What this round has done.
   absl::Duration new_paths_cost_ = {};
   bool has_left_paths_ = false;  // new ones
   bool has_ended_others_ = false;
   base::RepeatedTask writing_;
 
-  absl::Mutex mutex_;
+  base::Mutex mutex_;
   bool shall_stop_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t asked_ ABSL_GUARDED_BY(mutex_) = 0;    // calls of WriteNow
   uint64_t tried_ ABSL_GUARDED_BY(mutex_) = 0;    // those before the latest round

@@ -7,6 +7,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "userspace/base/messages.h"
+#include "userspace/base/mutex.h"
 #include "userspace/base/threads.h"
 #include "userspace/profile/profile.h"
 #include "userspace/profile/snapshot.h"
@@ -25,14 +26,14 @@ HistoryNames::HistoryNames(api::Collector& collector, worker::Crews& crews, std:
 
 HistoryNames::~HistoryNames() {
   {
-    absl::MutexLock lock(&mutex_);
+    base::MutexLock lock(&mutex_);
     shall_stop_ = true;
   }
   if (thread_.joinable()) thread_.join();
 }
 
 void HistoryNames::Add(std::vector<Task> tasks) {
-  absl::MutexLock lock(&mutex_);
+  base::MutexLock lock(&mutex_);
   for (Task& task : tasks) {
     std::deque<Task>& own = tasks_[task.owner.has_value() ? int64_t{*task.owner} : -1];
     if (own.size() < kMaxTasks) own.push_back(std::move(task));
@@ -40,12 +41,12 @@ void HistoryNames::Add(std::vector<Task> tasks) {
 }
 
 void HistoryNames::Clear() {
-  absl::MutexLock lock(&mutex_);
+  base::MutexLock lock(&mutex_);
   tasks_.clear();
 }
 
 std::optional<HistoryNames::Task> HistoryNames::Next() {
-  absl::MutexLock lock(&mutex_);
+  base::MutexLock lock(&mutex_);
   const auto has_work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return shall_stop_ || !tasks_.empty(); };
   mutex_.Await(absl::Condition(&has_work));
   if (shall_stop_) return std::nullopt;
@@ -75,7 +76,7 @@ void HistoryNames::Do(const Task& task) {
     // Contexts hold return addresses, and a place in the history lies inside the call.
     snapshot.profile.contexts.push_back({.frames = {address(frame) + 1}});
   }
-  const exporter::FindSourceFrames find = symbols_.FindAll(snapshot);
+  const profile::FindSourceFrames find = symbols_.FindAll(snapshot);
   std::vector<history::NameWriter::FrameNames> names;
   names.reserve(task.frames.size());
   for (const history::Writer::NewFrame& frame : task.frames) names.push_back({frame.frame, find(address(frame))});

@@ -17,13 +17,13 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "userspace/api/collector.h"
 #include "userspace/api/process_symbols.h"
+#include "userspace/base/mutex.h"
+#include "userspace/crews/crews.h"
 #include "userspace/elf/mappings.h"
 #include "userspace/history/writer.h"
 #include "userspace/profile/figures.h"
-#include "userspace/worker/crews.h"
 
 namespace heaptap::daemon {
 
@@ -57,7 +57,7 @@ class HistoryNames {
 
   api::ProcessSymbols symbols_;
   const std::string path_;
-  absl::Mutex mutex_;
+  base::Mutex mutex_;
   bool shall_stop_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<int64_t, std::deque<Task>> tasks_ ABSL_GUARDED_BY(mutex_);  // by user; -1: unknown
   int64_t last_user_ = -1;

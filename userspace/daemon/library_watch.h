@@ -13,8 +13,8 @@
 #include <string>
 
 #include "userspace/base/file_descriptor.h"
+#include "userspace/dumps/recorder_options.h"
 #include "userspace/recording/recorder.h"
-#include "userspace/recording/recorder_options.h"
 
 namespace heaptap::daemon {
 

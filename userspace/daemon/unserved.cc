@@ -14,9 +14,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "userspace/base/messages.h"
+#include "userspace/crews/hands.h"
 #include "userspace/process/facts.h"
 #include "userspace/process/preload.h"
-#include "userspace/worker/hands.h"
 
 namespace heaptap::daemon {
 namespace {

@@ -97,8 +97,8 @@ class Mappings {
   // is no room, which `refused` counts.
   bool Add(Mapping mapping, const WhenMapped& when = {});
 
-  // Adds a former mapping of a saved state. REQUIRES: former mappings come in the order of `until`. Others are ignored,
-  // and so are mappings that are empty or lie below kFormerBegin.
+  // Adds a former mapping of a saved state. Former mappings come in the order of `until`. Others are ignored, and so
+  // are mappings that are empty or lie below kFormerBegin.
   void AddFormer(FormerMapping former);
   // Adds a range of a saved state.
   void AddForgotten(const ForgottenRange& range);

@@ -29,7 +29,7 @@ inline const std::array<Level, kLevels>& Levels() {
   return levels;
 }
 
-// Of a chain. Longer ones make the database smaller, and reading a single moment slower.
+// The steps of a chain. Longer chains make the database smaller, and reading a single moment slower.
 inline constexpr int kStepsOfWindow = 30;
 
 inline int64_t StepOf(size_t level, int64_t time) { return time / absl::ToInt64Milliseconds(Levels()[level].step); }

@@ -6,9 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "heaptap/contract.h"
-#include "userspace/export/frame_names.h"
+#include "userspace/base/require.h"
 #include "userspace/history/path_names.h"
 #include "userspace/profile/estimate.h"
+#include "userspace/profile/frame_names.h"
 
 namespace heaptap::history {
 namespace {
@@ -22,7 +23,7 @@ constexpr char kOthers[] = "[all other call paths]";
 }  // namespace
 
 uint64_t MomentProfiles::AddressOf(const std::string& library, std::string path_key) {
-  const std::string name(exporter::FileName(library));
+  const std::string name(profile::FileName(library));
   const uint64_t number = libraries_.try_emplace(name, Library{libraries_.size() + 1, library}).first->second.number;
   // Call addresses are one below return addresses, so places are two apart.
   return addresses_.try_emplace(std::move(path_key), number * kBytesOfLibrary + 2 * addresses_.size() + 2)
@@ -30,6 +31,7 @@ uint64_t MomentProfiles::AddressOf(const std::string& library, std::string path_
 }
 
 MomentProfile MomentProfiles::Make(const Timeline& moment) {
+  HEAPTAP_REQUIRE(moment.points.size() == 1);
   const TimelinePoint& point = moment.points.front();
   MomentProfile result;
   result.profile.pid = point.pid;
@@ -38,14 +40,14 @@ MomentProfile MomentProfiles::Make(const Timeline& moment) {
   std::map<int64_t, std::vector<uint64_t>> paths;
   for (const TimelinePath& path : moment.paths) {
     std::vector<uint64_t>& addresses = paths[path.id];
-    std::vector<exporter::SourceFrame> names;
+    std::vector<profile::SourceFrame> names;
     std::string key;
     for (const TimelineFrame& frame : path.frames) {
       key += PathKey({&frame, 1});
       if (!frame.source.function.empty()) names.push_back(frame.source);
       if (frame.is_inlined) continue;
       const uint64_t call = AddressOf(frame.library, key);
-      if (names.empty()) names.push_back({.function = exporter::PlaceText(frame.library, frame.offset)});
+      if (names.empty()) names.push_back({.function = profile::PlaceText(frame.library, frame.offset)});
       result.symbols[call] = std::exchange(names, {});
       addresses.push_back(call + 1);
     }

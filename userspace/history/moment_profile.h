@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "userspace/export/source_frames.h"
 #include "userspace/history/timeline_data.h"
 #include "userspace/profile/profile.h"
+#include "userspace/profile/source_frames.h"
 
 namespace heaptap::history {
 
@@ -20,7 +20,7 @@ struct MomentProfile {
   // Live estimates only: what was allocated and freed before is not known by call path.
   profile::Profile profile = {};
   // Names by call address, innermost first.
-  absl::flat_hash_map<uint64_t, std::vector<exporter::SourceFrame>> symbols = {};
+  absl::flat_hash_map<uint64_t, std::vector<profile::SourceFrame>> symbols = {};
 };
 
 // Makes profiles whose addresses can be compared: the same path (PathKey) has the same addresses in all of them,

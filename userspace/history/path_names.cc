@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "userspace/export/frame_names.h"
 #include "userspace/history/point_rows.h"
+#include "userspace/profile/frame_names.h"
 
 namespace heaptap::history {
 namespace {
@@ -59,7 +59,7 @@ class FrameReader {
 std::string PathKey(absl::Span<const TimelineFrame> frames) {
   std::string key;
   for (const TimelineFrame& frame : frames) {
-    absl::StrAppend(&key, exporter::FileName(frame.library), absl::string_view("\0", 1), frame.source.function,
+    absl::StrAppend(&key, profile::FileName(frame.library), absl::string_view("\0", 1), frame.source.function,
                     absl::string_view("\0", 1));
     if (frame.source.function.empty()) absl::StrAppend(&key, frame.library, frame.offset);
     key.push_back('\0');

@@ -16,8 +16,8 @@
 namespace heaptap::history {
 namespace {
 
-// Of the tables in README.md. Version 1 has the same tables, but points of an older form only (point_rows.h), so
-// an older heaptap must not read a database that this one has written to.
+// The version of the tables in README.md. Version 1 has the same tables, but points of an older form only
+// (point_rows.h), so an older heaptap must not read a database that this one has written to.
 constexpr int kSchemaVersion = 2;
 constexpr int kOldestVersion = 1;
 

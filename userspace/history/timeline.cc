@@ -300,7 +300,7 @@ absl::StatusOr<Timeline> ReadMoment(const std::string& file, const Subject& subj
     };
     absl::Status status = reader.Read(level, since, until, {times->begin(), times->end()}, keep);
     if (!status.ok()) return status;
-    // Of those that had ended by then, nothing is left.
+    // Processes that had ended by then hold nothing.
     for (const KnownProcess& process : timeline->processes) {
       if (process.ended.has_value() && *process.ended < time) last.erase(process.id);
     }

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "userspace/export/source_frames.h"
 #include "userspace/history/point_rows.h"
+#include "userspace/profile/source_frames.h"
 
 namespace heaptap::history {
 
@@ -45,9 +45,9 @@ struct TimelinePoint {
 };
 
 struct TimelineFrame {
-  exporter::SourceFrame source = {};  // without a function: the place is all that is known
-  std::string library = {};           // path of the file; "": unknown
-  uint64_t offset = 0;                // in this file; an address without a file
+  profile::SourceFrame source = {};  // without a function: the place is all that is known
+  std::string library = {};          // path of the file; "": unknown
+  uint64_t offset = 0;               // in this file; an address without a file
   bool is_inlined = false;
 };
 

@@ -249,7 +249,7 @@ absl::Status NameWriter::WriteAll(int64_t file, absl::string_view build_id, absl
   Statement named = database_->Prepare("UPDATE frames SET named = ? WHERE id = ?");
   for (const FrameNames& frame : frames) {
     for (size_t depth = 0; depth < frame.names.size(); depth++) {
-      const exporter::SourceFrame& name = frame.names[depth];
+      const profile::SourceFrame& name = frame.names[depth];
       add.Bind(frame.frame).Bind(static_cast<int64_t>(depth)).Bind(absl::string_view(name.function));
       absl::Status status = add.Bind(absl::string_view(name.file)).Bind(int64_t{name.line}).Run();
       if (!status.ok()) return status;

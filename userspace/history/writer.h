@@ -24,10 +24,10 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "userspace/export/source_frames.h"
 #include "userspace/history/database.h"
 #include "userspace/history/levels.h"
 #include "userspace/history/point_rows.h"
+#include "userspace/profile/source_frames.h"
 
 namespace heaptap::history {
 
@@ -140,7 +140,7 @@ class NameWriter {
 
   struct FrameNames {
     int64_t frame = 0;
-    std::vector<exporter::SourceFrame> names = {};  // innermost first; none: the frame has no names
+    std::vector<profile::SourceFrame> names = {};  // innermost first; none: the frame has no names
   };
   // The frames of one file. Writes all of it or nothing.
   absl::Status Write(int64_t file, absl::string_view build_id, absl::Span<const FrameNames> frames);
@@ -151,7 +151,7 @@ class NameWriter {
   std::unique_ptr<Database> database_;
 };
 
-// Of one process. Its user can ask for any number, and its dumps are marks too.
+// The most marks of one process. Its user can ask for any number, and its dumps are marks too.
 inline constexpr int64_t kMaxMarks = 1000;
 
 // FailedPrecondition: the process has kMaxMarks. Adds a mark by a connection of its own. Without a process: for all.

@@ -3,12 +3,13 @@
 
 #include <algorithm>
 
+#include "userspace/base/require.h"
 #include "userspace/base/user_ids.h"
 
 namespace heaptap::http {
 namespace {
 
-// Of the places for all: the part that is kept for users that have none. Eight for the Unix socket, so that eight users
+// The part of all places that is kept for users that have none. Eight for the Unix socket, so that eight users
 // can get their first answers while others hold all that they may have.
 constexpr size_t kPartForNewUsers = 4;
 
@@ -31,8 +32,9 @@ bool Places::Take(std::optional<uid_t> user) {
 }
 
 void Places::Leave(std::optional<uid_t> user) {
-  taken_--;
   const auto own = by_user_.find(user);
+  HEAPTAP_REQUIRE(own != by_user_.end() && taken_ > 0);
+  taken_--;
   if (--own->second == 0) by_user_.erase(own);
 }
 

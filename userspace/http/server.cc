@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "userspace/base/bounds.h"
 #include "userspace/base/clock.h"
+#include "userspace/base/mutex.h"
 #include "userspace/http/channel.h"
 #include "userspace/http/loopback_user.h"
 #include "userspace/http/wire.h"
@@ -77,7 +78,7 @@ absl::Status Server::StartThreads() {
 
 Server::~Server() {
   {
-    absl::MutexLock lock(&mutex_);
+    base::MutexLock lock(&mutex_);
     is_stopping_ = true;
     for (int fd : open_) shutdown(fd, SHUT_RDWR);
   }
@@ -124,12 +125,12 @@ void Server::AcceptFrom(bool is_unix) {
     base::CountBeyond(base::Bound::kConnections);
     return Refuse(connection.socket.get());
   }
-  absl::MutexLock lock(&mutex_);
+  base::MutexLock lock(&mutex_);
   waiting_.push_back(std::move(connection));
 }
 
 bool Server::Admit(const Connection& connection) {
-  absl::MutexLock lock(&mutex_);
+  base::MutexLock lock(&mutex_);
   if (is_stopping_ || !PlacesOf(connection).Take(connection.user)) return false;
   open_.insert(connection.socket.get());
   return true;
@@ -139,7 +140,7 @@ void Server::Work() {
   while (true) {
     Connection connection;
     {
-      absl::MutexLock lock(&mutex_);
+      base::MutexLock lock(&mutex_);
       const auto has_work = [this]()
                                 ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return is_stopping_ || !waiting_.empty(); };
       mutex_.Await(absl::Condition(&has_work));
@@ -149,7 +150,7 @@ void Server::Work() {
     }
     SocketChannel channel(connection.socket.get());
     service_.Serve(channel, connection.peer, connection.user);
-    absl::MutexLock lock(&mutex_);
+    base::MutexLock lock(&mutex_);
     // Before the descriptor number is reused.
     open_.erase(connection.socket.get());
     PlacesOf(connection).Leave(connection.user);

@@ -15,8 +15,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "userspace/base/file_descriptor.h"
+#include "userspace/base/mutex.h"
 #include "userspace/base/subordinate_ids.h"
 #include "userspace/http/access.h"
 #include "userspace/http/limits.h"
@@ -76,7 +76,7 @@ class Server {
   const base::FileDescriptor loopback_;
   const base::FileDescriptor wakeup_;  // an eventfd
 
-  absl::Mutex mutex_;
+  base::Mutex mutex_;
   bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<Connection> waiting_ ABSL_GUARDED_BY(mutex_);  // for a thread; there are as many threads
   std::set<int> open_ ABSL_GUARDED_BY(mutex_);               // sockets of all connections

@@ -80,7 +80,7 @@ absl::Status NoAccess(pid_t pid) {
     return absl::PermissionDeniedError(
         absl::StrCat("no permission to access the memory of process ", pid, ": ", scope.message()));
   }
-  // Not any capability: hands (worker/hands.h) have dropped those that they do not need.
+  // Not any capability: hands (crews/hands.h) have dropped those that they do not need.
   if (absl::StrContains(bpf::MissingCapabilities(), "CAP_SYS_PTRACE")) {
     return bpf::KernelError(EACCES, absl::StrCat("cannot open the memory of process ", pid));
   }

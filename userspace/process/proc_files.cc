@@ -15,6 +15,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "userspace/process/short_file.h"
 
 namespace heaptap::process {
@@ -64,6 +66,22 @@ absl::StatusOr<std::string> ReadThreadFile(pid_t thread, absl::string_view name,
   return text;
 }
 
+// The first two numbers of /proc/TID/schedstat.
+struct Schedstat {
+  absl::Duration used;
+  absl::Duration waited;
+};
+std::optional<Schedstat> ReadSchedstat(pid_t thread) {
+  const std::string text = ReadShortFile(ThreadFile(thread, "schedstat"));
+  const std::vector<absl::string_view> numbers = absl::StrSplit(text, ' ');
+  int64_t used = 0;
+  int64_t waited = 0;
+  if (numbers.size() < 2 || !absl::SimpleAtoi(numbers[0], &used) || !absl::SimpleAtoi(numbers[1], &waited)) {
+    return std::nullopt;
+  }
+  return Schedstat{.used = absl::Nanoseconds(used), .waited = absl::Nanoseconds(waited)};
+}
+
 }  // namespace
 
 std::string ThreadFile(pid_t thread, absl::string_view name) { return absl::StrCat("/proc/", thread, "/", name); }
@@ -82,11 +100,12 @@ bool HasMainThread(pid_t pid) { return !HasEnded(ReadShortFile(ThreadFile(pid, "
 
 std::optional<Scheduling> SchedulingOf(pid_t thread) {
   const char state = StateIn(ReadShortFile(ThreadFile(thread, "stat")));
-  const std::string figures = ReadShortFile(ThreadFile(thread, "schedstat"));
-  int64_t used = 0;
-  if (!absl::SimpleAtoi(figures.substr(0, figures.find(' ')), &used)) return std::nullopt;
-  return Scheduling{.is_ready = state == kReady, .used = absl::Nanoseconds(used)};
+  const std::optional<Schedstat> figures = ReadSchedstat(thread);
+  if (!figures.has_value()) return std::nullopt;
+  return Scheduling{.is_ready = state == kReady, .used = figures->used};
 }
+
+absl::Duration ProcessorWaitOf(pid_t thread) { return ReadSchedstat(thread).value_or(Schedstat{}).waited; }
 
 std::optional<uid_t> UserOf(pid_t pid) {
   struct stat status;

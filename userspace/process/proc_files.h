@@ -34,8 +34,13 @@ struct Scheduling {
   bool is_ready;        // it computes, or would if it had a processor
   absl::Duration used;  // its processor time
 };
-// Of one thread, by /proc/TID/stat and /proc/TID/schedstat (proc(5)). None: it has ended, or the kernel does not tell.
+// How one thread is scheduled, by /proc/TID/stat and /proc/TID/schedstat (proc(5)). None: it has ended, or the kernel
+// does not tell.
 std::optional<Scheduling> SchedulingOf(pid_t thread);
+
+// How long a thread was ready to run and had no processor, since its start. Zero: it has ended, or the kernel does not
+// tell. Source: the second number of /proc/TID/schedstat (Documentation/scheduler/sched-stats.rst).
+absl::Duration ProcessorWaitOf(pid_t thread);
 
 // The user whose processes may look at this one; none: the process has ended. Waits for nothing, because the kernel
 // takes no lock of the process for this.

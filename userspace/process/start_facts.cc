@@ -18,13 +18,13 @@
 namespace heaptap::process {
 namespace {
 
-// Of an environment. Those of services have some kilobytes.
+// The longest environment that is read. Environments of services have some kilobytes.
 constexpr size_t kMaxEnvironmentBytes = 1 << 20;
-// Of a command line: enough for people.
+// The longest command line that is read: enough for people.
 constexpr size_t kMaxCommandLineBytes = 16 << 10;
 // The kernel writes about twenty entries.
 constexpr size_t kMaxAuxiliaryBytes = 4096;
-// Of a command line that is shown.
+// The longest command line that is shown.
 constexpr size_t kLongestShown = 400;
 
 bool IsSecure(absl::string_view auxiliary) {

@@ -8,6 +8,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/types/span.h"
+#include "userspace/base/require.h"
 
 namespace heaptap::profile {
 namespace {
@@ -33,6 +34,8 @@ Estimate AllocatedBetween(const Estimate& after, const Estimate& before) {
 
 // REQUIRES: both are sorted by tid.
 std::vector<ThreadShare> SharesBetween(absl::Span<const ThreadShare> after, absl::Span<const ThreadShare> before) {
+  HEAPTAP_REQUIRE(std::ranges::is_sorted(after, {}, &ThreadShare::tid));
+  HEAPTAP_REQUIRE(std::ranges::is_sorted(before, {}, &ThreadShare::tid));
   std::vector<ThreadShare> shares;
   while (!after.empty() || !before.empty()) {
     const bool in_after = !after.empty() && (before.empty() || after[0].tid <= before[0].tid);

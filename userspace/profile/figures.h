@@ -29,6 +29,16 @@ struct ProcessRef {
   friend bool operator==(const ProcessRef&, const ProcessRef&) = default;
 };
 
+// A recorded process, as far as clients may be told without a reading of its figures.
+struct NamedProcess {
+  pid_t pid = 0;
+  uint64_t process_id = 0;
+  std::optional<uid_t> owner = {};  // as ProcessSummary::owner
+  std::string command = {};         // as ProcessSummary::command
+
+  ProcessRef ref() const { return {pid, process_id}; }
+};
+
 // The figures of a recorded process. Bytes and objects are estimates of all allocations, not counts of samples.
 struct ProcessSummary {
   pid_t pid = 0;
@@ -37,7 +47,7 @@ struct ProcessSummary {
   std::optional<uid_t> owner = {};
   std::string command = {};     // chosen by the process; may hold any byte
   std::string executable = {};  // path in the process's own mount namespace; "": unknown
-  // Of an ended process, those that it had; they may hold any byte (process/service_name.h).
+  // An ended process has those that it had; they may hold any byte (process/service_name.h).
   std::optional<std::string> service = {};        // the name of its systemd unit; none: it has none, or it is unknown
   std::optional<std::string> control_group = {};  // the longest of its paths; none: unknown
   absl::Time recorded_since = {};

@@ -40,13 +40,13 @@ struct SurveyedProcess {
   std::optional<int64_t> limit_bytes = {};  // of its memory control group
   uint64_t lost = 0;                        // events
 
-  // Of processes that the asker does not know yet (Survey::known). None: not read this time; ask again.
+  // For processes that the asker does not know yet (Survey::known). None: not read this time; ask again.
   std::optional<std::vector<std::string>> control_groups = {};
   // The name of the script that an interpreter runs (process/script_name.h); "": the process has none, or its name is
   // not known.
   std::string script = {};
 
-  // Of processes whose activity is not the one that the asker knows, if paths are asked for.
+  // For processes whose activity is not the one that the asker knows, if paths are asked for.
   bool is_changed = false;
   double allocated_bytes = 0;  // since `since`
   std::vector<StackShare> stacks = {};
@@ -81,7 +81,7 @@ struct SurveyedStacks {
   };
   struct Stack {
     std::vector<Frame> frames = {};  // innermost first, without those of the allocator
-    bool is_finished = true;         // false: the outer frames will be known later (recording/raw_stacks.h)
+    bool is_finished = true;         // false: the outer frames will be known later (tables/raw_stacks.h)
   };
   std::vector<Stack> stacks = {};
   std::vector<StackFile> files = {};

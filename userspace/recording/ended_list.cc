@@ -19,8 +19,8 @@
 #include "userspace/base/file_descriptor.h"
 #include "userspace/base/files.h"
 #include "userspace/base/messages.h"
-#include "userspace/export/figures_json.h"
-#include "userspace/export/figures_reader.h"
+#include "userspace/json/figures_json.h"
+#include "userspace/json/figures_reader.h"
 
 namespace heaptap::recording {
 namespace {
@@ -28,9 +28,7 @@ namespace {
 // The file is written anew when it has so many times the lines that count.
 constexpr size_t kMaxLines = 2 * EndedList::kMost;
 
-std::string LineOf(const profile::EndedProcess& process) {
-  return absl::StrCat(exporter::ToJson(process).Text(), "\n");
-}
+std::string LineOf(const profile::EndedProcess& process) { return absl::StrCat(json::ToJson(process).Text(), "\n"); }
 
 absl::Status Failure(const std::string& path, int error) {
   return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", strerror(error)));
@@ -52,7 +50,7 @@ absl::Status WriteAnew(const std::string& path, const std::string& text) {
 
 }  // namespace
 
-absl::Status EndedList::KeepIn(const std::string& path, Background& files) {
+absl::Status EndedList::KeepIn(const std::string& path, base::Background& files) {
   path_ = path;
   files_ = &files;
   Read();
@@ -65,7 +63,7 @@ void EndedList::Read() {
   for (std::string line; std::getline(file, line);) {
     const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
     std::string error;
-    profile::EndedProcess process = exporter::ReadEnded(object, "", error, exporter::Missing::kKeepsItsValue);
+    profile::EndedProcess process = json::ReadEnded(object, "", error, json::Missing::kKeepsItsValue);
     if (!error.empty()) continue;
     process.summary.process_id = 0;
     Remember(std::move(process));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The processes that have ended, with their last figures, and a file that keeps them for the next recorder: a JSON
-// object (export/figures_json.h) in each line, the process that ended last in the last one.
+// object (json/figures_json.h) in each line, the process that ended last in the last one.
 //
 // Not thread-safe.
 #ifndef HEAPTAP_USERSPACE_RECORDING_ENDED_LIST_H_
@@ -12,8 +12,8 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "userspace/base/background.h"
 #include "userspace/profile/figures.h"
-#include "userspace/recording/background.h"
 
 namespace heaptap::recording {
 
@@ -25,7 +25,7 @@ class EndedList {
   // Takes over what the file has, and adds to the file from now on, by `files`: it may wait for the disk. Lines that
   // cannot be read are passed over: a recorder may have been killed in the middle of one. Unavailable: the file cannot
   // be written.
-  absl::Status KeepIn(const std::string& path, Background& files);
+  absl::Status KeepIn(const std::string& path, base::Background& files);
 
   void Add(profile::EndedProcess process);
   // Most recent first. Those of earlier recorders have the process id 0: the books that it named may be gone.
@@ -40,7 +40,7 @@ class EndedList {
   std::deque<profile::EndedProcess> all_;
   std::deque<std::string> texts_;  // the same as lines of the file, in its order
   std::string path_ = {};          // "": none
-  Background* files_ = nullptr;
+  base::Background* files_ = nullptr;
   std::string unwritten_ = {};  // lines
   bool is_writing_ = false;
   size_t lines_ = 0;  // in the file

@@ -14,8 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
-#include "userspace/recording/profile_plan.h"
-#include "userspace/recording/tally_sums.h"
+#include "userspace/profiles/profile_plan.h"
+#include "userspace/profiles/tally_sums.h"
 
 namespace heaptap::recording {
 namespace {
@@ -34,17 +34,7 @@ bool IsFatal(const Ending& ending) { return !ending.is_known || (ending.status &
 }  // namespace
 
 Endings::Endings(const Means& means)
-    : books_(means.books),
-      targets_(means.targets),
-      spaces_(means.spaces),
-      unwinding_(means.unwinding),
-      dumps_(means.dumps),
-      requests_(means.requests),
-      queries_(means.queries),
-      background_(means.background),
-      cleaning_(means.cleaning),
-      recorder_options_(means.options),
-      is_system_wide_(means.options.system_wide.has_value()) {}
+    : means_(means), recorder_options_(means.options), is_system_wide_(means.options.system_wide.has_value()) {}
 
 void Endings::Fail(const absl::Status& status) {
   failed_ = true;
@@ -52,26 +42,27 @@ void Endings::Fail(const absl::Status& status) {
 }
 
 void Endings::Handle(Target& target, Ending ending) {
+  const base::OneThread one_thread(thread_);
   if (target.ending.has_value()) return;
   if (target.name.empty()) {
     // A process has the name of its first thread.
-    if (absl::StatusOr<bpf::ThreadName> name = books_.entries().ReadThreadName(target.process_id, target.pid);
+    if (absl::StatusOr<bpf::ThreadName> name = means_.books.entries().ReadThreadName(target.process_id, target.pid);
         name.ok()) {
       target.name = base::AsciiOnly(name->name);
     }
   }
-  if (!target.started && states_ != nullptr) {
+  if (!target.image->has_started && states_ != nullptr) {
     // Perhaps the previous recorder knew the process.
     if (absl::StatusOr<TargetState> state = states_->Load(target.process_id); state.ok()) {
-      targets_.Restore(target, std::move(state->target));
+      means_.targets.Restore(target, std::move(state->target));
       ending.space = std::make_shared<AddressSpace>(std::move(state->space));
     }
   }
   target.ending = std::move(ending);
   // If its end was missed, the PID may have been reused.
-  if (targets_.FindRunning(target.pid) == nullptr) {
-    unwinding_.IdentifyFiles(target.pid);
-    std::shared_ptr<const AddressSpace> space = spaces_.Take(target.pid);
+  if (means_.targets.FindRunning(target.pid) == nullptr) {
+    means_.unwinding.IdentifyFiles(target.pid);
+    std::shared_ptr<const AddressSpace> space = means_.spaces.Take(target.pid);
     if (target.ending->space == nullptr) target.ending->space = std::move(space);
   }
   to_close_.insert(target.process_id);
@@ -91,10 +82,11 @@ struct Endings::Closing {
 };
 
 void Endings::CloseEnded(base::Instant now) {
+  const base::OneThread one_thread(thread_);
   // Dumps may still be in progress. A system-wide recording does not block on them.
   const auto waits = [&](uint64_t process_id) {
-    return unwinding_.IsWorthWaiting(process_id, now) || dumps_.IsMaking(process_id) ||
-           (is_system_wide_ && requests_.answers().IsRunning(process_id));
+    return means_.unwinding.IsWorthWaiting(process_id, now) || means_.dumps.IsMaking(process_id) ||
+           (is_system_wide_ && means_.requests.answers().IsRunning(process_id));
   };
   if (is_closing_ || std::all_of(to_close_.begin(), to_close_.end(), waits)) return;
   if (is_system_wide_ && now - exits_handled_ < kExitPause) return;
@@ -102,7 +94,7 @@ void Endings::CloseEnded(base::Instant now) {
   const auto closing = std::make_shared<std::vector<Closing>>();
   std::vector<const Target*> shown;
   for (auto next = to_close_.begin(); next != to_close_.end();) {
-    Target* const target = targets_.Find(*next);
+    Target* const target = means_.targets.Find(*next);
     if (target != nullptr && waits(*next)) {
       ++next;
       continue;
@@ -116,37 +108,32 @@ void Endings::CloseEnded(base::Instant now) {
     closing->push_back(Plan(*target));
     if (recorder_options_.show_books) shown.push_back(target);
   }
-  dumps_.SayBooks(std::move(shown));
+  means_.dumps.SayBooks(std::move(shown));
   is_closing_ = true;
   const auto status = std::make_shared<absl::Status>();
-  background_.Run([this, closing, status] { ReadAndFill(*closing, *status); },
-                  [this, closing, status] {
-                    is_closing_ = false;
-                    if (!status->ok()) Fail(*status);
-                    for (const Closing& one : *closing) {
-                      Target* target = targets_.Find(one.plan.process.process_id);
-                      if (target == nullptr) continue;
-                      if (status->ok()) {
-                        CloseOne(*target, one);
-                      } else {
-                        to_close_.insert(target->process_id);
-                      }
-                    }
-                  });
+  means_.background.Run([this, closing, status] { ReadAndFill(*closing, *status); },
+                        [this, closing, status] {
+                          is_closing_ = false;
+                          if (!status->ok()) Fail(*status);
+                          for (const Closing& one : *closing) {
+                            Target* target = means_.targets.Find(one.plan.process.process_id);
+                            if (target == nullptr) continue;
+                            if (status->ok()) {
+                              CloseOne(*target, one);
+                            } else {
+                              to_close_.insert(target->process_id);
+                            }
+                          }
+                        });
 }
 
 Endings::Closing Endings::Plan(Target& target) {
-  // If the process's own final dump failed, the collector writes one.
-  if (requests_.answers().WaitFor(target.process_id) != 0) {
-    failed_ = true;
-    target.own_final = false;
-  }
   // A process with a final dump of its own gets no second one, unless -o was given.
-  const bool is_written = target.own_final && !recorder_options_.prefix_given;
-  const bool is_asked = target.policy.dump_at_exit == DumpAtExit::kAlways ||
-                        (target.policy.dump_at_exit == DumpAtExit::kFatal && IsFatal(*target.ending));
-  const bool is_wanted = dumps_.IsWanted(target);
-  return {.plan = dumps_.Plan(target),
+  const bool is_written = means_.requests.HasOwnFinal(target) && !recorder_options_.prefix_given;
+  const bool is_asked = target.policy->dump_at_exit == DumpAtExit::kAlways ||
+                        (target.policy->dump_at_exit == DumpAtExit::kFatal && IsFatal(*target.ending));
+  const bool is_wanted = means_.dumps.IsWanted(target);
+  return {.plan = means_.dumps.Plan(target),
           .is_written = is_written,
           .has_dump = is_wanted && is_asked && !is_written && !IsLeftToOther(target),
           .has_summary = is_wanted && is_written && !is_system_wide_};
@@ -154,7 +141,7 @@ Endings::Closing Endings::Plan(Target& target) {
 
 // In the background: uses only what is thread-safe.
 void Endings::ReadAndFill(std::vector<Closing>& closing, absl::Status& status) const {
-  const bpf::Entries& entries = books_.entries();
+  const bpf::Entries& entries = means_.books.entries();
   absl::flat_hash_map<uint64_t, std::vector<bpf::TallyEntry>> tallies;
   for (const Closing& one : closing) tallies[one.plan.process.process_id] = {};
   status = entries.VisitTallies([&](uint64_t process_id, const bpf::TallyEntry& entry) {
@@ -169,40 +156,41 @@ void Endings::ReadAndFill(std::vector<Closing>& closing, absl::Status& status) c
     one.sums = SumTallies(own);
     if (!one.has_summary && (!one.has_dump || own.empty())) continue;
     const profile::Profile profile = BuildProfile(entries, one.plan.subject, std::move(own), one.plan.mappings_lost);
-    if (one.has_dump) one.filled = dumps_.Fill(profile);
+    if (one.has_dump) one.filled = means_.dumps.Fill(profile);
     if (one.has_summary) one.stack_ends = profile.stack_ends;
   }
 }
 
 void Endings::CloseOne(Target& target, const Closing& closing) {
   const uint64_t process_id = target.process_id;
-  const bool has_profile = dumps_.HasProfile(target, closing.has_tallies);
+  const bool has_profile = means_.dumps.HasProfile(target, closing.has_tallies);
   // Short-lived processes, such as the helpers of a shell script, often end before their first sample.
   if (has_profile && !closing.has_tallies && !closing.is_written && !is_system_wide_) {
-    dumps_.AddWithoutSamples(target);
+    means_.dumps.AddWithoutSamples(target);
   }
-  if (!target.started && !closing.has_tallies && target.has_execed && !is_system_wide_) {
-    dumps_.AddWithoutAllocator(target);
+  if (!target.image->has_started && !closing.has_tallies && target.has_execed && !is_system_wide_) {
+    means_.dumps.AddWithoutAllocator(target);
   }
   std::string path;
   if (closing.filled.has_value()) {
-    if (absl::StatusOr<std::string> written = dumps_.Publish(target, HEAPTAP_DUMP_FINAL, *closing.filled);
+    if (absl::StatusOr<std::string> written = means_.dumps.Publish(target, HEAPTAP_DUMP_FINAL, *closing.filled);
         written.ok()) {
       path = *std::move(written);
       // At once, so that the next collector does not write it again.
-      if (states_ != nullptr) books_.MarkClosed(process_id);
+      if (states_ != nullptr) means_.books.MarkClosed(process_id);
       // It can say that itself only after a dump of its own.
-      if (target.prof_leak && !target.own_final && !is_system_wide_) {
-        for (const std::string& line : dumps_.LeakReport(target, closing.filled->live, path)) base::SayPlain(line);
+      if (target.image->prof_leak && !target.requested->own_final && !is_system_wide_) {
+        for (const std::string& line : means_.dumps.LeakReport(target, closing.filled->live, path))
+          base::SayPlain(line);
       }
     }
   }
   if (has_profile && closing.stack_ends.has_value()) {
     if (!recorder_options_.follow) base::Say(absl::StrCat("process ", target.pid, " wrote its last dump itself"));
-    dumps_.AddStackEnds(*closing.stack_ends);
+    means_.dumps.AddStackEnds(*closing.stack_ends);
   }
   if (is_system_wide_ && has_profile) {
-    ended_.Add({.summary = queries_.Summarise(target, closing.sums, closing.losses),
+    ended_.Add({.summary = means_.queries.Summarise(target, closing.sums, closing.losses),
                 .ended = target.ending->time,
                 .status = target.ending->status,
                 .by_oom_kill = target.ending->by_oom_kill,
@@ -211,15 +199,17 @@ void Endings::CloseOne(Target& target, const Closing& closing) {
   Close(process_id);
 }
 
-bool Endings::IsLeftToOther(const Target& target) { return target.other != nullptr && !target.other->HasEnded(); }
+bool Endings::IsLeftToOther(const Target& target) {
+  return target.control->other != nullptr && !target.control->other->HasEnded();
+}
 
 void Endings::Close(uint64_t process_id) {
-  unwinding_.Forget(process_id);
-  requests_.answers().Drop(process_id);
-  targets_.Erase(process_id);  // absent if only the previous recorder knew it
+  means_.unwinding.Forget(process_id);
+  means_.requests.answers().Drop(process_id);
+  means_.targets.Erase(process_id);  // absent if only the previous recorder knew it
   closed_.insert(process_id);
   if (states_ == nullptr) return;
-  books_.MarkClosed(process_id);
+  means_.books.MarkClosed(process_id);
   states_->Remove(process_id);
 }
 
@@ -228,22 +218,22 @@ void Endings::ForgetClosed() {
   // A dump of what a process was before its exec, or before a reset, may still be in progress.
   std::set<uint64_t> waiting;
   for (const uint64_t process_id : closed_) {
-    if (dumps_.IsMaking(process_id)) waiting.insert(process_id);
+    if (means_.dumps.IsMaking(process_id)) waiting.insert(process_id);
   }
   std::set<uint64_t> forgotten = std::exchange(closed_, std::move(waiting));
   for (const uint64_t process_id : closed_) forgotten.erase(process_id);
   if (forgotten.empty()) return;
   forgotten_.insert(forgotten.begin(), forgotten.end());
   const auto status = std::make_shared<absl::Status>();
-  cleaning_.Run([this, forgotten, status] { *status = books_.Forget(forgotten); },
-                [this, forgotten, status] {
-                  for (const uint64_t process_id : forgotten) forgotten_.erase(process_id);
-                  if (!status->ok()) Fail(*status);
-                });
+  means_.cleaning.Run([this, forgotten, status] { *status = means_.books.Forget(forgotten); },
+                      [this, forgotten, status] {
+                        for (const uint64_t process_id : forgotten) forgotten_.erase(process_id);
+                        if (!status->ok()) Fail(*status);
+                      });
 }
 
 void Endings::FindUnnoticed() {
-  const uint64_t lost = books_.EventsLost();
+  const uint64_t lost = means_.books.EventsLost();
   // A user can make the kernel lose events without end, so the search takes a tenth of the time at most.
   const base::Instant begin = base::Now();
   if (lost == events_lost_ || !IsSearchDue(begin)) return;
@@ -255,16 +245,16 @@ void Endings::FindUnnoticed() {
   has_more_ = !FindUnnoticedEnds(kMaxFoundAtOnce);
   if (has_more_) return;
   events_lost_ = lost;
-  absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = books_.processes().ReadAll();
+  absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = means_.books.processes().ReadAll();
   if (!processes.ok()) return Fail(processes.status());
   for (const auto& [process_id, recorded] : *processes) {
-    if (targets_.Find(process_id) != nullptr) continue;
-    if (const Target* before = targets_.FindRunning(recorded.tgid); before != nullptr) {
+    if (means_.targets.Find(process_id) != nullptr) continue;
+    if (const Target* before = means_.targets.FindRunning(recorded.tgid); before != nullptr) {
       // A reset was missed: the program is still the same. After a missed exec, heaptap:start of the new program
       // corrects the facts.
       Replace(before->process_id, process_id);
     } else {
-      targets_.Add(process_id, recorded.tgid, recorder_options_.policy);
+      means_.targets.Add(process_id, recorded.tgid, recorder_options_.policy);
     }
   }
 }
@@ -272,17 +262,18 @@ void Endings::FindUnnoticed() {
 void Endings::FindAllUnnoticedEnds() { FindUnnoticedEnds(SIZE_MAX); }
 
 bool Endings::FindUnnoticedEnds(size_t most) {
-  absl::StatusOr<std::map<uint64_t, Unnoticed>> ended = books_.processes().ReadUnnoticed();
+  absl::StatusOr<std::map<uint64_t, Unnoticed>> ended = means_.books.processes().ReadUnnoticed();
   if (!ended.ok()) {
     Fail(ended.status());
     return true;
   }
   for (const auto& [process_id, process] : *ended) {
     if (IsClosed(process_id)) continue;
-    if (const Target* const known = targets_.Find(process_id); known != nullptr && known->ending.has_value()) continue;
+    if (const Target* const known = means_.targets.Find(process_id); known != nullptr && known->ending.has_value())
+      continue;
     // After a reset a known target goes on with other books, and is replaced where those are found.
     const bool is_reset = process.cause == Unnoticed::Cause::kReset;
-    if (is_reset && targets_.Find(process_id) != nullptr) continue;
+    if (is_reset && means_.targets.Find(process_id) != nullptr) continue;
     if (most-- == 0) return false;
     if (is_reset) {
       Close(process_id);
@@ -295,7 +286,7 @@ bool Endings::FindUnnoticedEnds(size_t most) {
       continue;
     }
     if (before != nullptr) Replace(before->process_id, process_id);
-    Handle(targets_.Add(process_id, process.tgid, recorder_options_.policy),
+    Handle(means_.targets.Add(process_id, process.tgid, recorder_options_.policy),
            {.status = static_cast<int>(process.status),
             .by_oom_kill = process.by_oom_kill,
             .peak = process.peak_weight,
@@ -306,42 +297,42 @@ bool Endings::FindUnnoticedEnds(size_t most) {
 }
 
 const Target* Endings::FindReset(pid_t pid, const std::map<uint64_t, Unnoticed>& ended) const {
-  for (const uint64_t process_id : targets_.WithPid(pid)) {
+  for (const uint64_t process_id : means_.targets.WithPid(pid)) {
     const auto end = ended.find(process_id);
-    if (end != ended.end() && end->second.cause == Unnoticed::Cause::kReset) return targets_.Find(process_id);
+    if (end != ended.end() && end->second.cause == Unnoticed::Cause::kReset) return means_.targets.Find(process_id);
   }
   return nullptr;
 }
 
 Target& Endings::Replace(uint64_t ended_id, uint64_t new_id) {
-  Target& target = targets_.Replace(ended_id, new_id);
+  Target& target = means_.targets.Replace(ended_id, new_id);
   Close(ended_id);
   return target;
 }
 
 // Done first, because the next sweep removes the marks of closed processes.
 void Endings::ForgetClosedByPredecessor() {
-  absl::StatusOr<std::map<uint64_t, std::vector<bpf::TallyEntry>>> tallies = books_.entries().ReadAllTallies();
-  absl::StatusOr<std::set<uint64_t>> closed = books_.ReadClosed();
+  absl::StatusOr<std::map<uint64_t, std::vector<bpf::TallyEntry>>> tallies = means_.books.entries().ReadAllTallies();
+  absl::StatusOr<std::set<uint64_t>> closed = means_.books.ReadClosed();
   if (!tallies.ok() || !closed.ok()) return;
   for (const uint64_t process_id : *closed) {
-    if (tallies->contains(process_id) || books_.processes().IsUnnoticed(process_id)) closed_.insert(process_id);
+    if (tallies->contains(process_id) || means_.books.processes().IsUnnoticed(process_id)) closed_.insert(process_id);
   }
   ForgetClosed();
 }
 
 // Closes books of processes whose end no event will report.
 void Endings::FinishOrphans(absl::FunctionRef<void()> pump) {
-  absl::StatusOr<std::map<uint64_t, std::vector<bpf::TallyEntry>>> tallies = books_.entries().ReadAllTallies();
-  absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = books_.processes().ReadAll();
-  absl::StatusOr<std::set<uint64_t>> closed = books_.ReadClosed();
+  absl::StatusOr<std::map<uint64_t, std::vector<bpf::TallyEntry>>> tallies = means_.books.entries().ReadAllTallies();
+  absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = means_.books.processes().ReadAll();
+  absl::StatusOr<std::set<uint64_t>> closed = means_.books.ReadClosed();
   if (!tallies.ok() || !closed.ok() || !processes.ok()) return;
   // Handles processes that began or ended during the reading.
   pump();
   for (const auto& [process_id, entries] : *tallies) {
     if (closed->contains(process_id) || IsClosed(process_id)) continue;
-    if (!processes->contains(process_id) && targets_.Find(process_id) == nullptr) {
-      Handle(targets_.Add(process_id, 0, recorder_options_.policy), {.is_known = false, .time = base::WallNow()});
+    if (!processes->contains(process_id) && means_.targets.Find(process_id) == nullptr) {
+      Handle(means_.targets.Add(process_id, 0, recorder_options_.policy), {.is_known = false, .time = base::WallNow()});
     }
   }
 }
@@ -349,17 +340,19 @@ void Endings::FinishOrphans(absl::FunctionRef<void()> pump) {
 // Ends targets that the kernel no longer knows: an ignored process sends no event for its exec, and the event of an end
 // may have been dropped. Two looks are needed, because an event that did arrive is handled before the second one.
 void Endings::EndMissing(const std::map<uint64_t, bpf::RecordedProcess>& processes) {
-  for (auto& [process_id, target] : targets_) {
-    if (target.ending.has_value()) continue;
-    const bool was_missing = std::exchange(target.is_missing, !processes.contains(process_id));
-    if (was_missing && target.is_missing) EndUnseen(target);
+  std::set<uint64_t> missing;
+  for (auto& [process_id, target] : means_.targets) {
+    if (target.ending.has_value() || processes.contains(process_id)) continue;
+    if (missing_.contains(process_id)) EndUnseen(target);
+    missing.insert(process_id);
   }
+  missing_ = std::move(missing);
 }
 
 void Endings::EndUnseen(Target& target) {
   // The mappings under this PID may belong to another process by now.
-  const bool is_used_again = std::ranges::any_of(targets_.WithPid(target.pid), [&](uint64_t process_id) {
-    return process_id != target.process_id && !targets_.Find(process_id)->ending.has_value();
+  const bool is_used_again = std::ranges::any_of(means_.targets.WithPid(target.pid), [&](uint64_t process_id) {
+    return process_id != target.process_id && !means_.targets.Find(process_id)->ending.has_value();
   });
   Handle(target, {.time = base::WallNow(), .space = is_used_again ? std::make_shared<AddressSpace>() : nullptr});
 }

@@ -16,20 +16,21 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "userspace/base/background.h"
 #include "userspace/base/clock.h"
+#include "userspace/base/thread_checker.h"
 #include "userspace/bpf/books.h"
+#include "userspace/dumps/dumps.h"
+#include "userspace/dumps/recorder_options.h"
+#include "userspace/dumps/requests.h"
 #include "userspace/profile/figures.h"
-#include "userspace/recording/address_spaces.h"
-#include "userspace/recording/background.h"
-#include "userspace/recording/dumps.h"
 #include "userspace/recording/ended_list.h"
 #include "userspace/recording/queries.h"
-#include "userspace/recording/recorder_options.h"
-#include "userspace/recording/requests.h"
-#include "userspace/recording/target.h"
-#include "userspace/recording/target_state.h"
-#include "userspace/recording/target_table.h"
-#include "userspace/recording/unwinding.h"
+#include "userspace/spaces/address_spaces.h"
+#include "userspace/tables/unwinding.h"
+#include "userspace/targets/target.h"
+#include "userspace/targets/target_state.h"
+#include "userspace/targets/target_table.h"
 
 namespace heaptap::recording {
 
@@ -44,8 +45,8 @@ class Endings {
     Dumps& dumps;
     Requests& requests;
     Queries& queries;
-    Background& background;
-    Background& cleaning;
+    base::Background& background;
+    base::Background& cleaning;
     const RecorderOptions& options;
   };
   explicit Endings(const Means& means);
@@ -55,7 +56,7 @@ class Endings {
 
   // The target has ended; its books are closed later.
   void Handle(Target& target, Ending ending);
-  // The same for a target whose end no event has told.
+  // As Handle, for a target that ended without an event.
   void EndUnseen(Target& target);
   // Ends targets that the kernel no longer knows.
   void EndMissing(const std::map<uint64_t, bpf::RecordedProcess>& processes);
@@ -81,7 +82,7 @@ class Endings {
   // The books of all processes that have ended are closed and deleted.
   bool IsSettled() const {
     return to_close_.empty() && !is_closing_ && closed_.empty() && forgotten_.empty() && !has_more_ &&
-           books_.EventsLost() == events_lost_;
+           means_.books.EventsLost() == events_lost_;
   }
   // A target goes on under another process id, with new books.
   Target& Replace(uint64_t ended_id, uint64_t new_id);
@@ -89,7 +90,7 @@ class Endings {
   // System-wide: the processes that have ended, most recent first.
   const std::deque<profile::EndedProcess>& ended() const { return ended_.all(); }
   // They outlive this object in a file (EndedList::KeepIn).
-  absl::Status KeepEndedIn(const std::string& path, Background& files) { return ended_.KeepIn(path, files); }
+  absl::Status KeepEndedIn(const std::string& path, base::Background& files) { return ended_.KeepIn(path, files); }
   bool failed() const { return failed_; }
 
  private:
@@ -108,20 +109,13 @@ class Endings {
   bool IsLeftToOther(const Target& target);
   void Fail(const absl::Status& status);
 
-  bpf::Books& books_;
-  TargetTable& targets_;
-  AddressSpaces& spaces_;
-  Unwinding& unwinding_;
-  Dumps& dumps_;
-  Requests& requests_;
-  Queries& queries_;
-  Background& background_;
-  Background& cleaning_;
+  const Means means_;
   const RecorderOptions& recorder_options_;
   const bool is_system_wide_;
   TargetStates* states_ = nullptr;
   std::set<uint64_t> to_close_;   // ended, not closed yet
   bool is_closing_ = false;       // in the background
+  std::set<uint64_t> missing_;    // process ids that the kernel's map had no entry for at the last Tick
   std::set<uint64_t> closed_;     // process ids whose books are to be deleted
   std::set<uint64_t> forgotten_;  // those whose books are being deleted
   EndedList ended_;
@@ -136,6 +130,7 @@ class Endings {
   bool has_more_ = false;
   base::Instant exits_handled_ = base::Instant::InfinitePast();
   bool failed_ = false;
+  base::ThreadChecker thread_;
 };
 
 }  // namespace heaptap::recording

@@ -53,36 +53,9 @@ std::string CommOf(const heaptap_event& event) {
   return base::AsciiOnly(absl::string_view(event.comm, strnlen(event.comm, sizeof(event.comm))));
 }
 
-// Copies the facts about a process's allocator to a process with the same memory.
-void CopyAllocatorFacts(const Target& from, Target& to) {
-  to.control_address = from.control_address;
-  to.allocator_name = from.allocator_name;
-  to.allocator = from.allocator;
-  to.policy = from.policy;
-  to.own_lg_sample = from.own_lg_sample;
-  to.max_frames = from.max_frames;
-  to.raw = from.raw;
-  to.prof_leak = from.prof_leak;
-}
-
 }  // namespace
 
-EventLoop::EventLoop(const Means& means)
-    : books_(means.books),
-      mapping_events_(means.mapping_events),
-      errands_(means.errands),
-      looks_(means.looks),
-      orders_(means.orders),
-      targets_(means.targets),
-      spaces_(means.spaces),
-      controls_(means.controls),
-      allocators_(means.allocators),
-      unwinding_(means.unwinding),
-      requests_(means.requests),
-      queries_(means.queries),
-      endings_(means.endings),
-      threads_(means.threads),
-      options_(means.options) {}
+EventLoop::EventLoop(const Means& means) : means_(means) {}
 
 void EventLoop::Fail(const absl::Status& status) {
   failed_ = true;
@@ -90,36 +63,37 @@ void EventLoop::Fail(const absl::Status& status) {
 }
 
 std::vector<int> EventLoop::fds() const {
-  std::vector<int> fds = {books_.events_fd(), books_.unwind().raw_stacks_fd(), errands_.fd(), looks_.fd(),
-                          orders_.fd()};
-  std::ranges::copy(threads_.fds(), std::back_inserter(fds));
+  std::vector<int> fds = {means_.books.events_fd(), means_.books.unwind().raw_stacks_fd(), means_.errands.fd(),
+                          means_.looks.fd(), means_.orders.fd()};
+  std::ranges::copy(means_.threads.fds(), std::back_inserter(fds));
   return fds;
 }
 
 void EventLoop::Pump() {
+  const base::OneThread one_thread(thread_);
   const base::Instant now = base::Now();
   pumped_ = now;
-  queries_.ForgetSummaries(now);
-  errands_.HandleDone();
-  looks_.HandleDone();
-  orders_.HandleDone();
-  if (everyone_ != nullptr) everyone_->FoldSome();
-  unwinding_.BeginBatch();
+  system_wide_->BeginBatch(now);
+  means_.errands.HandleDone();
+  means_.looks.HandleDone();
+  means_.orders.HandleDone();
+  means_.unwinding.BeginBatch();
   // One Pump after they were closed: at a reset, an eBPF program may have been in the middle of an entry.
-  endings_.ForgetClosed();
+  means_.endings.ForgetClosed();
   // Later, because it closes books too.
-  threads_.HandleDone();
-  if (books_.IsSweepDue()) Sweep();
+  means_.threads.HandleDone();
+  if (means_.books.IsSweepDue()) Sweep();
   absl::StatusOr<Batch> batch = TakeBatch();
   if (!batch.ok()) return Fail(batch.status());
   CountEvents(batch->events);
   HandleTablesWanted(*batch);
   HandleInOrder(*batch);
-  endings_.FindUnnoticed();
-  if (everyone_ != nullptr) everyone_->InspectNewcomers();
-  endings_.CloseEnded(now);
-  unwinding_.tables().kernel().Balance(now);
-  requests_.HandlePostponed();
+  means_.endings.FindUnnoticed();
+  system_wide_->EndBatch();
+  means_.endings.CloseEnded(now);
+  means_.unwinding.tables().kernel().Balance(now);
+  means_.unwinding.tables().kernel().LoadSome();
+  means_.requests.HandlePostponed();
 }
 
 // Mappings and raw stacks that are later than this and than all events wait for the next batch: they may belong to a
@@ -127,16 +101,16 @@ void EventLoop::Pump() {
 // here when its end is handled.
 absl::StatusOr<EventLoop::Batch> EventLoop::TakeBatch() {
   uint64_t until = base::Now().nanoseconds();
-  absl::StatusOr<std::vector<heaptap_event>> events = books_.TakeEvents();
+  absl::StatusOr<std::vector<heaptap_event>> events = means_.books.TakeEvents();
   if (!events.ok()) return events.status();
   for (const heaptap_event& event : *events) until = std::max<uint64_t>(until, event.time);
   Batch batch = {.until = until,
                  .events = *std::move(events),
                  .raw_stacks = std::exchange(raw_stacks_to_come_, {}),
                  .mappings = std::exchange(mappings_to_come_, {})};
-  std::ranges::move(books_.unwind().TakeRawStacks(), std::back_inserter(batch.raw_stacks));
+  std::ranges::move(means_.books.unwind().TakeRawStacks(), std::back_inserter(batch.raw_stacks));
   std::ranges::stable_sort(batch.raw_stacks, {}, [](const bpf::RawStack& raw) -> uint64_t { return raw.header.time; });
-  for (bpf::MappingEvent& event : mapping_events_.Take()) {
+  for (bpf::MappingEvent& event : means_.mapping_events.Take()) {
     if (event.kind == bpf::MappingEvent::kMap) batch.changed.insert(event.pid);
     batch.mappings.push_back(std::move(event));
   }
@@ -147,11 +121,11 @@ absl::StatusOr<EventLoop::Batch> EventLoop::TakeBatch() {
 void EventLoop::Sweep() {
   if (std::exchange(is_sweeping_, true)) return;
   const auto status = std::make_shared<absl::Status>();
-  threads_.cleaning.Run([this, status] { *status = books_.Sweep(); },
-                        [this, status] {
-                          is_sweeping_ = false;
-                          if (!status->ok()) Fail(*status);
-                        });
+  means_.threads.cleaning.Run([this, status] { *status = means_.books.Sweep(); },
+                              [this, status] {
+                                is_sweeping_ = false;
+                                if (!status->ok()) Fail(*status);
+                              });
 }
 
 void EventLoop::CountEvents(const std::vector<heaptap_event>& events) {
@@ -165,10 +139,10 @@ void EventLoop::CountEvents(const std::vector<heaptap_event>& events) {
 // Unwind tables come first, because processes wait for them.
 void EventLoop::HandleTablesWanted(const Batch& batch) {
   for (const heaptap_event& event : batch.events) {
-    if (event.kind == HEAPTAP_EVENT_TABLE_WANTED) unwinding_.HandleTableWanted(event, batch.mappings);
+    if (event.kind == HEAPTAP_EVENT_TABLE_WANTED) means_.unwinding.HandleTableWanted(event, batch.mappings);
   }
   stale_.insert(batch.changed.begin(), batch.changed.end());
-  std::erase_if(stale_, [this](pid_t pid) { return books_.unwind().InvalidateRules(pid); });
+  std::erase_if(stale_, [this](pid_t pid) { return means_.books.unwind().InvalidateRules(pid); });
 }
 
 void EventLoop::HandleInOrder(Batch& batch) {
@@ -201,7 +175,7 @@ void EventLoop::Handle(const heaptap_event& event) {
     case HEAPTAP_EVENT_TABLE_WANTED:
       return;  // already handled in HandleTablesWanted
     case HEAPTAP_EVENT_ENTER:
-      if (everyone_ != nullptr && !IsOver(event)) everyone_->HandleEnter(event);
+      if (!IsOver(event)) system_wide_->HandleEnter(event);
       return;
     case HEAPTAP_EVENT_FORK:
       return HandleFork(event);
@@ -217,9 +191,9 @@ void EventLoop::Handle(const heaptap_event& event) {
 }
 
 bool EventLoop::IsOver(const heaptap_event& event) {
-  const bpf::Processes& processes = books_.processes();
-  if (endings_.IsClosed(event.process_id)) return true;
-  return targets_.Find(event.process_id) == nullptr &&
+  const bpf::Processes& processes = means_.books.processes();
+  if (means_.endings.IsClosed(event.process_id)) return true;
+  return means_.targets.Find(event.process_id) == nullptr &&
          !processes.IsCurrent(static_cast<pid_t>(event.tgid), event.process_id) &&
          !processes.IsUnnoticed(event.process_id);
 }
@@ -228,67 +202,67 @@ void EventLoop::HandleFork(const heaptap_event& event) {
   if (IsOver(event)) return;
   Target& child = AddTarget(event.process_id, event.tgid);
   child.name = CommOf(event);
-  if (const Target* parent = targets_.Find(event.argument); parent != nullptr) {
+  if (const Target* parent = means_.targets.Find(event.argument); parent != nullptr) {
     // The child has its parent's memory, and so its parent's allocator, which will fire heaptap:start.
-    CopyAllocatorFacts(*parent, child);
+    Controls::NoteParent(child, *parent);
+    child.policy = parent->policy;
     // The child was forked while no recorder was running.
-    if (spaces_.Find(child.pid) == nullptr) {
-      spaces_.Apply({.kind = bpf::MappingEvent::kFork,
-                     .time = event.time,
-                     .pid = child.pid,
-                     .parent = parent->pid,
-                     .mapping = {}});
+    if (means_.spaces.Find(child.pid) == nullptr) {
+      means_.spaces.Apply({.kind = bpf::MappingEvent::kFork,
+                           .time = event.time,
+                           .pid = child.pid,
+                           .parent = parent->pid,
+                           .mapping = {}});
     }
   }
   // The child is recorded as long as it lives, even if its first thread ends before the others.
-  spaces_.Hold(child.pid);
+  means_.spaces.Hold(child.pid);
 }
 
 void EventLoop::HandleExec(const heaptap_event& event) {
   // It has left the control groups of the recording.
-  if (event.process_id == HEAPTAP_NO_PROCESS) return endings_.Close(event.argument);
+  if (event.process_id == HEAPTAP_NO_PROCESS) return means_.endings.Close(event.argument);
   if (IsOver(event)) return;
   Target& next = AddTarget(event.process_id, event.tgid);
   next.name = CommOf(event);
   next.has_execed = true;
-  if (const Target* before = targets_.Find(event.argument); before != nullptr) next.policy = before->policy;
-  spaces_.Hold(event.tgid);
-  if (!options_.follow) {
+  if (const Target* before = means_.targets.Find(event.argument); before != nullptr) next.policy = before->policy;
+  means_.spaces.Hold(event.tgid);
+  if (!means_.options.follow) {
     base::Say(absl::StrCat("process ", event.tgid, " now runs another program (exec); its profile starts over"));
   }
   // After a vfork (argument 0) the books are the parent's and stay open.
-  if (event.argument != 0) endings_.Close(event.argument);
+  if (event.argument != 0) means_.endings.Close(event.argument);
 }
 
 void EventLoop::HandleReset(const heaptap_event& event) {
-  const bool is_known = targets_.Find(event.argument) != nullptr;
-  if (!is_known && IsOver(event)) return endings_.Close(event.argument);
+  const bool is_known = means_.targets.Find(event.argument) != nullptr;
+  if (!is_known && IsOver(event)) return means_.endings.Close(event.argument);
   Target& target =
-      is_known ? endings_.Replace(event.argument, event.process_id) : AddTarget(event.process_id, event.tgid);
-  if (!is_known) endings_.Close(event.argument);
-  const uint64_t lg_sample = process::RequestOf(event).argument;
-  target.own_lg_sample = static_cast<uint32_t>(std::min<uint64_t>(lg_sample, HEAPTAP_MAX_LG_SAMPLE));
+      is_known ? means_.endings.Replace(event.argument, event.process_id) : AddTarget(event.process_id, event.tgid);
+  if (!is_known) means_.endings.Close(event.argument);
+  Controls::NoteOwnRate(target, process::RequestOf(event).argument);
 }
 
 void EventLoop::HandleExit(const heaptap_event& event) {
-  if (event.process_id == 0) return spaces_.Drop(event.tgid);
-  Target* target = targets_.Find(event.process_id);
+  if (event.process_id == 0) return means_.spaces.Drop(event.tgid);
+  Target* target = means_.targets.Find(event.process_id);
   // The target is unknown if its beginning was missed, if another recorder saw it, or if it is already closed.
   if (target == nullptr) {
-    if (endings_.IsClosed(event.process_id) || !books_.processes().IsUnnoticed(event.process_id)) return;
+    if (means_.endings.IsClosed(event.process_id) || !means_.books.processes().IsUnnoticed(event.process_id)) return;
     target = &AddTarget(event.process_id, event.tgid);
   }
-  endings_.Handle(*target, {.status = static_cast<int>(static_cast<uint32_t>(event.argument)),
-                            .by_oom_kill = (event.argument & HEAPTAP_EXIT_BY_OOM_KILL) != 0,
-                            .peak = event.peak_weight,
-                            .time = base::WallNow(),
-                            .space = nullptr});
+  means_.endings.Handle(*target, {.status = static_cast<int>(static_cast<uint32_t>(event.argument)),
+                                  .by_oom_kill = (event.argument & HEAPTAP_EXIT_BY_OOM_KILL) != 0,
+                                  .peak = event.peak_weight,
+                                  .time = base::WallNow(),
+                                  .space = nullptr});
 }
 
 void EventLoop::HandleOfTarget(const heaptap_event& event) {
-  Target* const target = targets_.Find(event.process_id);
+  Target* const target = means_.targets.Find(event.process_id);
   if (target == nullptr) {
-    if (event.kind == HEAPTAP_EVENT_DUMP) requests_.RefuseDump(event);
+    if (event.kind == HEAPTAP_EVENT_DUMP) means_.requests.RefuseDump(event);
     return;
   }
   target->name = CommOf(event);
@@ -296,56 +270,40 @@ void EventLoop::HandleOfTarget(const heaptap_event& event) {
     case HEAPTAP_EVENT_START:
       return HandleStart(*target, event);
     case HEAPTAP_EVENT_DUMP:
-      return requests_.HandleDump(*target, event);
+      return means_.requests.HandleDump(*target, event);
     case HEAPTAP_EVENT_HIGH_WATER:
-      return requests_.HandleTrigger(*target, HEAPTAP_DUMP_HIGH_WATER);
+      return means_.requests.HandleTrigger(*target, HEAPTAP_DUMP_HIGH_WATER);
     case HEAPTAP_EVENT_INTERVAL:
-      return requests_.HandleTrigger(*target, HEAPTAP_DUMP_INTERVAL);
+      return means_.requests.HandleTrigger(*target, HEAPTAP_DUMP_INTERVAL);
   }
 }
 
 void EventLoop::HandleStart(Target& target, const heaptap_event& event) {
   heaptap_control control;
   memcpy(&control, event.memory, sizeof(control));
-  const absl::Status status = process::CheckControl(control, target.pid);
-  // It was looked at while it started.
-  if (std::exchange(target.was_found, false)) books_.processes().UncountBeginning(target.process_id);
-  target.started = true;
-  target.books.is_saved = false;
-  if (status.ok()) Controls::Note(target, control, event.argument);
-  const auto take = [this, is_control = status.ok(), control](Target& now) {
-    if (is_control && now.policy.record) controls_.Take(now, control);
-  };
-  if (everyone_ == nullptr) {
-    take(target);
-  } else {
-    everyone_->ForgetNewcomer(target.pid);
-    everyone_->ApplyPolicy(target, take);
-    // The process began before mappings were watched.
-    if (!spaces_.Hold(target.pid)) everyone_->LookAgain(target.pid);
-  }
-  if (status.ok()) return;
-  if (!std::exchange(target.control_refused, true)) {
-    base::Say(absl::StrCat(status.message(), "; its stacks are shown with the allocator's frames"));
-  }
+  const bool is_control = means_.controls.NoteStart(target, control, event.argument).ok();
+  target.is_saved = false;
+  system_wide_->HandleStart(target, [this, is_control, control](Target& now) {
+    if (is_control && now.policy->record) means_.controls.Take(now, control);
+  });
 }
 
 void EventLoop::HandleMapping(const bpf::MappingEvent& event) {
-  if (!unwinding_.moved_code().Apply(event) || event.mapping.inode == 0) return;
+  if (!means_.unwinding.moved_code().Apply(event) || event.mapping.inode == 0) return;
   // Only recorded processes need unwind tables, but any process may map an allocator.
-  if (spaces_.IsHeld(event.pid)) {
-    unwinding_.HandleMapping(event);
-    if (Target* target = targets_.FindRunning(event.pid); target != nullptr) target->books.is_saved = false;
+  if (means_.spaces.IsHeld(event.pid)) {
+    means_.unwinding.HandleMapping(event);
+    if (Target* target = means_.targets.FindRunning(event.pid); target != nullptr) target->is_saved = false;
   }
-  allocators_.Look(event);
+  means_.allocators.Look(event);
 }
 
 void EventLoop::FinishRawStack(bpf::RawStack raw) {
-  const Target* target = targets_.Find(raw.header.process_id);
+  const Target* target = means_.targets.Find(raw.header.process_id);
   if (target == nullptr) return;
   std::shared_ptr<const AddressSpace> space =
-      target->ending.has_value() ? target->ending->space : spaces_.Share(target->pid);
-  if (space != nullptr) unwinding_.HandleRawStack(std::move(raw), target->pid, std::move(space));
+      target->ending.has_value() ? target->ending->space : means_.spaces.Share(target->pid);
+  if (space != nullptr) means_.unwinding.HandleRawStack(std::move(raw), target->pid, std::move(space));
 }
 
 }  // namespace heaptap::recording

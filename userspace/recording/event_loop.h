@@ -15,25 +15,25 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "bpf/events.h"
+#include "userspace/attach/allocators.h"
 #include "userspace/base/clock.h"
+#include "userspace/base/thread_checker.h"
 #include "userspace/bpf/books.h"
 #include "userspace/bpf/mapping_events.h"
 #include "userspace/bpf/unwind_maps.h"
+#include "userspace/crews/errands.h"
+#include "userspace/crews/looks.h"
+#include "userspace/dumps/recorder_options.h"
+#include "userspace/dumps/requests.h"
 #include "userspace/profile/figures.h"
-#include "userspace/recording/address_spaces.h"
-#include "userspace/recording/allocators.h"
-#include "userspace/recording/controls.h"
 #include "userspace/recording/endings.h"
-#include "userspace/recording/everyone.h"
-#include "userspace/recording/queries.h"
-#include "userspace/recording/recorder_options.h"
-#include "userspace/recording/requests.h"
-#include "userspace/recording/target.h"
-#include "userspace/recording/target_table.h"
+#include "userspace/recording/system_wide_part.h"
 #include "userspace/recording/threads.h"
-#include "userspace/recording/unwinding.h"
-#include "userspace/worker/errands.h"
-#include "userspace/worker/looks.h"
+#include "userspace/spaces/address_spaces.h"
+#include "userspace/tables/unwinding.h"
+#include "userspace/targets/controls.h"
+#include "userspace/targets/target.h"
+#include "userspace/targets/target_table.h"
 
 namespace heaptap::recording {
 
@@ -52,15 +52,14 @@ class EventLoop {
     Allocators& allocators;
     Unwinding& unwinding;
     Requests& requests;
-    Queries& queries;
     Endings& endings;
     Threads& threads;
     const RecorderOptions& options;
   };
   explicit EventLoop(const Means& means);
 
-  // The recording is system-wide. `everyone` must outlive this object.
-  void UseEveryone(Everyone* everyone) { everyone_ = everyone; }
+  // The recording is system-wide. `part` must outlive this object.
+  void Use(SystemWidePart& part) { system_wide_ = &part; }
 
   // Readable when something must be handled at once.
   std::vector<int> fds() const;
@@ -95,7 +94,7 @@ class EventLoop {
   void HandleExec(const heaptap_event& event);
   void HandleReset(const heaptap_event& event);
   void HandleExit(const heaptap_event& event);
-  // Of a process that the recording knows, or else not.
+  // Handles an event of one process, whether or not it is a target.
   void HandleOfTarget(const heaptap_event& event);
   void HandleStart(Target& target, const heaptap_event& event);
   void HandleMapping(const bpf::MappingEvent& event);
@@ -105,25 +104,14 @@ class EventLoop {
   // Whether the books that begin with the event are closed already: their end may be found before their beginning, also
   // by an earlier recorder that was killed before it consumed the event.
   bool IsOver(const heaptap_event& event);
-  Target& AddTarget(uint64_t process_id, pid_t pid) { return targets_.Add(process_id, pid, options_.policy); }
+  Target& AddTarget(uint64_t process_id, pid_t pid) {
+    return means_.targets.Add(process_id, pid, means_.options.policy);
+  }
   void Fail(const absl::Status& status);
 
-  bpf::Books& books_;
-  bpf::MappingEvents& mapping_events_;
-  worker::Errands& errands_;
-  worker::Looks& looks_;
-  worker::Looks& orders_;
-  TargetTable& targets_;
-  AddressSpaces& spaces_;
-  Controls& controls_;
-  Allocators& allocators_;
-  Unwinding& unwinding_;
-  Requests& requests_;
-  Queries& queries_;
-  Endings& endings_;
-  Threads& threads_;
-  const RecorderOptions& options_;
-  Everyone* everyone_ = nullptr;
+  const Means means_;
+  SystemWidePart nothing_;
+  SystemWidePart* system_wide_ = &nothing_;
   // Read, but later than the events that were read with them.
   std::vector<bpf::RawStack> raw_stacks_to_come_;
   std::set<pid_t> stale_;  // processes with new mappings whose cached rules are still to be made invalid
@@ -132,6 +120,7 @@ class EventLoop {
   base::Instant pumped_ = base::Instant::InfinitePast();
   bool is_sweeping_ = false;
   bool failed_ = false;
+  base::ThreadChecker thread_;
 };
 
 }  // namespace heaptap::recording

@@ -17,35 +17,38 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "bpf/events.h"
+#include "userspace/attach/allocators.h"
+#include "userspace/base/background.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/retries.h"
+#include "userspace/base/thread_checker.h"
 #include "userspace/bpf/books.h"
 #include "userspace/bpf/mapping_events.h"
+#include "userspace/crews/errands.h"
+#include "userspace/crews/hands.h"
+#include "userspace/crews/looks.h"
+#include "userspace/dumps/dumps.h"
+#include "userspace/dumps/recorder_options.h"
+#include "userspace/dumps/requests.h"
 #include "userspace/elf/mappings.h"
 #include "userspace/process/control_groups.h"
-#include "userspace/recording/address_spaces.h"
-#include "userspace/recording/allocators.h"
-#include "userspace/recording/background.h"
-#include "userspace/recording/controls.h"
-#include "userspace/recording/dumps.h"
 #include "userspace/recording/endings.h"
-#include "userspace/recording/newcomers.h"
-#include "userspace/recording/rates.h"
-#include "userspace/recording/readings.h"
-#include "userspace/recording/recorder_options.h"
-#include "userspace/recording/requests.h"
-#include "userspace/recording/target.h"
-#include "userspace/recording/target_state.h"
-#include "userspace/recording/target_table.h"
-#include "userspace/recording/unwinding.h"
+#include "userspace/recording/queries.h"
+#include "userspace/recording/system_wide_part.h"
 #include "userspace/recording/upkeep.h"
-#include "userspace/worker/errands.h"
-#include "userspace/worker/hands.h"
-#include "userspace/worker/looks.h"
+#include "userspace/spaces/address_spaces.h"
+#include "userspace/tables/unwinding.h"
+#include "userspace/targets/controls.h"
+#include "userspace/targets/rates.h"
+#include "userspace/targets/readings.h"
+#include "userspace/targets/target.h"
+#include "userspace/targets/target_state.h"
+#include "userspace/targets/target_table.h"
+#include "userspace/targets/user_queues.h"
 
 namespace heaptap::recording {
 
-class Everyone {
+class Everyone final : public SystemWidePart {
  public:
   // What it needs of others, which must outlive this object.
   struct Means {
@@ -63,8 +66,9 @@ class Everyone {
     Unwinding& unwinding;
     Dumps& dumps;
     Requests& requests;
+    Queries& queries;
     Endings& endings;
-    Background& background;
+    base::Background& background;
   };
   // What only the recorder can do.
   struct Calls {
@@ -86,14 +90,13 @@ class Everyone {
   // Records the running processes that have a sampled allocator; if they cannot be listed now, with the next Tick.
   void RecordRunningProcesses();
 
-  // A process has hit a probe for the first time.
-  void HandleEnter(const heaptap_event& event);
-  // The process has fired heaptap:start.
-  void ForgetNewcomer(pid_t pid) { newcomers_.Forget(pid); }
+  void BeginBatch(base::Instant now) override;
+  // Begins to look at the processes that wait for it.
+  void EndBatch() override;
+  void HandleEnter(const heaptap_event& event) override;
+  void HandleStart(Target& target, const std::function<void(Target&)>& take) override;
   // As Readings::OnRead.
   void HandleRead(Target& target, const process::Facts* facts);
-  // Begins to look at the processes that wait for it. To be called after each batch of events.
-  void InspectNewcomers();
   // Looks at the processes that are running when the recording begins, for a bounded time, and writes this collector
   // into their control blocks.
   void InspectFirst();
@@ -104,27 +107,25 @@ class Everyone {
   // Looks at all targets that wait for it, before the recording ends: each has a control block to be restored.
   void InspectAll();
   // The process is to be looked at (Allocators::Options::look_again).
-  void LookAgain(pid_t pid) { newcomers_.Add(pid); }
+  void LookAgain(pid_t pid) { AddNewcomer(pid); }
   // A file has just got its probes (Allocators::Options::on_attached).
   void RecordMapping(const elf::Mapping& file);
-  // Sets the policy by the rules, configures the kernel, and then calls `then`: later, if the rules need facts that
-  // must be read. A process that is not to be recorded stays a target until the next InspectNewcomers.
-  using Then = std::function<void(Target&)>;
-  void ApplyPolicy(
-      Target& target, Then then = [](Target&) {});
-  // The same at once, by facts that have been read.
+  // Sets the policy by the rules and the facts, and configures the kernel. A process that is not to be recorded stays a
+  // target until the next EndBatch.
   void SetPolicy(Target& target, const process::Facts& facts);
   // Applies new settings to all processes.
   void SetRules(Rules rules, const Policy& defaults, const Retention& retention, double budget);
 
   // To be called every second: rates, budget, scheduled dumps, age of dumps.
   void Tick(base::Instant now);
-  // To be called often: goes on with what Tick has begun (Upkeep).
-  void FoldSome() { upkeep_.FoldSome(); }
   bool IsFolding() const { return upkeep_.IsFolding(); }
   bool failed() const { return failed_; }
 
  private:
+  // SetPolicy, and then calls `then`: later, if the rules need facts that must be read.
+  using Then = std::function<void(Target&)>;
+  void ApplyPolicy(
+      Target& target, Then then = [](Target&) {});
   // The rate of a process until the rules are applied to it: the least that one of them or the default sets. Too many
   // samples at the start of a process that the rule does not concern have the right weights; too few would break the
   // promise of the rule.
@@ -149,35 +150,23 @@ class Everyone {
   void Configure(Target& target, const process::Facts& facts);
   // Records a running process, or completes what is known of a recorded one.
   void LookAt(pid_t pid);
+  void AddNewcomer(pid_t pid) { newcomers_.Add(pid, static_cast<uint64_t>(pid)); }
   // Applies the current rules to the processes that an earlier rule ignored.
   void RecordIgnored();
   // Looks at all processes again after mapping events were lost.
   void RepairSpaces(base::Instant now);
   void Fail(const absl::Status& status);
 
-  bpf::Books& books_;
-  worker::Looks& looks_;
-  worker::Looks& orders_;
-  worker::Errands& errands_;
-  TargetTable& targets_;
-  AddressSpaces& spaces_;
-  Controls& controls_;
-  Allocators& allocators_;
-  Unwinding& unwinding_;
-  Dumps& dumps_;
-  Requests& requests_;
-  Endings& endings_;
-  bpf::MappingEvents& mapping_events_;
-  process::ControlGroups& groups_;
+  const Means means_;
   RecorderOptions& options_;
   const std::function<void(pid_t, std::function<void(const absl::Status&)>)> record_running_;
   const std::function<void()> pump_;
-  Readings& readings_;
   Rates rates_;
   Upkeep upkeep_;
   TargetStates* states_ = nullptr;
-  Newcomers newcomers_;         // entered, but heaptap:start not seen; or their files have just been read or attached
-  std::set<uint64_t> ignored_;  // process ids to close because a rule ignores a living process
+  // PIDs of processes that have entered without heaptap:start, or whose files have just been read or attached.
+  UserQueues newcomers_;
+  std::set<uint64_t> ignored_;                           // process ids to close because a rule ignores a living process
   std::map<uint64_t, std::vector<Then>> without_facts_;  // process ids of targets whose rule is not known yet
   bool shall_list_again_ = false;
   uint64_t mappings_lost_ = 0;  // as of the last RepairSpaces
@@ -185,6 +174,7 @@ class Everyone {
   std::set<pid_t> failed_looks_;  // processes that will be looked at again
   base::Retries<pid_t> looks_again_{{.first = absl::Seconds(1), .most = absl::Minutes(5)}};
   bool failed_ = false;
+  base::ThreadChecker thread_;
 };
 
 }  // namespace heaptap::recording

@@ -19,18 +19,19 @@
 #include "absl/time/time.h"
 #include "heaptap/contract.h"
 #include "userspace/base/clock.h"
+#include "userspace/base/thread_checker.h"
 #include "userspace/bpf/books.h"
+#include "userspace/crews/looks.h"
+#include "userspace/dumps/dumps.h"
+#include "userspace/dumps/requests.h"
 #include "userspace/profile/figures.h"
 #include "userspace/profile/snapshot.h"
-#include "userspace/recording/controls.h"
-#include "userspace/recording/dumps.h"
-#include "userspace/recording/profile_plan.h"
-#include "userspace/recording/readings.h"
-#include "userspace/recording/requests.h"
-#include "userspace/recording/tally_sums.h"
-#include "userspace/recording/target.h"
-#include "userspace/recording/target_table.h"
-#include "userspace/worker/looks.h"
+#include "userspace/profiles/profile_plan.h"
+#include "userspace/profiles/tally_sums.h"
+#include "userspace/targets/controls.h"
+#include "userspace/targets/readings.h"
+#include "userspace/targets/target.h"
+#include "userspace/targets/target_table.h"
 
 namespace heaptap::recording {
 
@@ -53,14 +54,7 @@ class Queries {
     Dumps& dumps;
     Requests& requests;
   };
-  explicit Queries(const Means& means)
-      : books_(means.books),
-        orders_(means.orders),
-        targets_(means.targets),
-        controls_(means.controls),
-        readings_(means.readings),
-        dumps_(means.dumps),
-        requests_(means.requests) {}
+  explicit Queries(const Means& means) : means_(means) {}
 
   // The summaries of all processes, if they are known. Otherwise they are made in three steps, of which this is the
   // first, and another thread does the second one, SumAllTallies, when the first one is over: it reads what processes
@@ -104,24 +98,22 @@ class Queries {
   std::optional<profile::ProcessRef> LargestProcess();
   // The recorded process that has this PID now.
   std::optional<profile::ProcessRef> FindProcess(pid_t pid);
+  // The same for a client who asked at `asked`, with an owner that was read a second before that or later. If the
+  // process is slow, the last one that was read counts. ResourceExhausted: it is being read; ask again.
+  absl::StatusOr<profile::NamedProcess> Find(pid_t pid, base::Instant asked);
 
  private:
   void ReadResident(const Target& target, Done<profile::ResidentBytes> done);
   absl::StatusOr<Target*> FindForClient(const profile::ProcessRef& process);
 
-  const bpf::Books& books_;
-  worker::Looks& orders_;
-  TargetTable& targets_;
-  Controls& controls_;
-  Readings& readings_;
-  Dumps& dumps_;
-  Requests& requests_;
+  const Means means_;
   std::shared_ptr<const size_t> taking_;  // orders of PlanSummaries that are under way; null: none yet
   base::Instant taking_ends_ = base::Instant::InfinitePast();
   bool are_read_ = false;  // the processes, for the summaries
   std::optional<std::vector<profile::ProcessSummary>> summaries_;
   base::Instant summaries_made_ = base::Instant::InfinitePast();
   absl::Duration summaries_cost_ = {};
+  base::ThreadChecker thread_;
 };
 
 }  // namespace heaptap::recording

@@ -13,11 +13,11 @@
 #include "userspace/base/subordinate_ids.h"
 #include "userspace/bpf/kernel_books.h"
 #include "userspace/bpf/perf_mapping_events.h"
+#include "userspace/dumps/other_layouts.h"
 #include "userspace/elf/mappings.h"
 #include "userspace/process/facts.h"
 #include "userspace/process/handle.h"
 #include "userspace/process/preload.h"
-#include "userspace/recording/other_layouts.h"
 
 namespace heaptap::recording {
 namespace {
@@ -57,7 +57,7 @@ base::SubordinateIds IdsFor(const RecorderOptions& options) {
 
 // Whether work that takes long is done while the recording goes on.
 bool HasOwnThreads(const RecorderOptions& options) {
-  return options.system_wide.has_value() && options.background == Background::Place::kOwnThread;
+  return options.system_wide.has_value() && options.background == base::Background::Place::kOwnThread;
 }
 
 std::string NameOf(pid_t pid, const Inspection& inspection) {
@@ -154,7 +154,8 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
                   .identify = books_->program(bpf::Program::kIdentify),
                   .looks = looks_,
                   .orders = orders_,
-                  .errands = errands_},
+                  .errands = errands_,
+                  .ids = IdsFor(options_)},
                  spaces_, options_.map_sizes.unwind_bytes,
                  [this](uint64_t process_id, uint32_t asked) {
                    if (Target* target = targets_.Find(process_id); target != nullptr) {
@@ -208,11 +209,10 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
              .allocators = allocators_,
              .unwinding = unwinding_,
              .requests = requests_,
-             .queries = queries_,
              .endings = endings_,
              .threads = threads_,
              .options = options_}),
-      threads_(HasOwnThreads(options_) ? Background::Place::kOwnThread : Background::Place::kCaller) {}
+      threads_(HasOwnThreads(options_) ? base::Background::Place::kOwnThread : base::Background::Place::kCaller) {}
 
 absl::Status Recorder::StartSystemWide() {
   const SystemWide& system_wide = *options_.system_wide;
@@ -231,12 +231,13 @@ absl::Status Recorder::StartSystemWide() {
                       .unwinding = unwinding_,
                       .dumps = dumps_,
                       .requests = requests_,
+                      .queries = queries_,
                       .endings = endings_,
                       .background = threads_.profiles},
       options_,
       Everyone::Calls{.record_running = [this](pid_t pid, Done done) { RecordLater(pid, std::move(done)); },
                       .pump = [this] { loop_.Pump(); }});
-  loop_.UseEveryone(&*everyone_);
+  loop_.Use(*everyone_);
   if (absl::Status status = dumps_.StartPruning(system_wide.retention); !status.ok()) return status;
   if (absl::Status status = endings_.KeepEndedIn(absl::StrCat(system_wide.state_folder, "/ended"), threads_.files);
       !status.ok()) {
@@ -337,6 +338,7 @@ absl::Status Recorder::RecordWith(pid_t pid, int pidfd, Inspection inspection,
   for (const auto& [file, mapping] : inspection.all) unwinding_.tables().PrepareMapped(file, mapping);
   if (!options_.system_wide.has_value()) {
     errands_.WaitUntil([&] { return !unwinding_.tables().IsReading(); }, base::Now() + kMappedTablesPatience);
+    while (unwinding_.tables().kernel().IsLoading()) unwinding_.tables().kernel().LoadSome();
   }
   absl::StatusOr<uint64_t> process_id = books_->processes().Track(pid, options_.follow, options_.policy.triggers);
   if (!process_id.ok()) return process_id.status();
@@ -350,10 +352,10 @@ absl::Status Recorder::RecordWith(pid_t pid, int pidfd, Inspection inspection,
   // What it has mapped since the look was missed.
   if (was_unknown && everyone_.has_value()) everyone_->LookAgain(pid);
   Target& target = targets_.Add(*process_id, pid, options_.policy);
-  target.started = true;
+  Controls::NoteStarted(target);
   target.name = base::AsciiOnly(inspection.facts.command);
   if (everyone_.has_value()) everyone_->SetPolicy(target, inspection.facts);
-  if (!target.policy.record) {
+  if (!target.policy->record) {
     // Still attach: other processes may use its files too.
   } else if (found.has_value()) {
     controls_.TakeFound(target, found->control, found->address);
@@ -371,10 +373,11 @@ absl::Status Recorder::RecordWith(pid_t pid, int pidfd, Inspection inspection,
 void Recorder::TakeLate(const elf::Mapping& file) {
   for (const pid_t pid : spaces_.ProcessesMapping(file)) {
     Target* const target = targets_.FindRunning(pid);
-    if (target == nullptr || target->started) continue;
+    if (target == nullptr || target->image->has_started) continue;
     allocators_.Inspect(pid, [this, id = target->process_id](const absl::StatusOr<Inspection>& inspection) {
       Target* const now = targets_.Find(id);
-      if (now == nullptr || now->started || !inspection.ok() || inspection->control_addresses.empty()) return;
+      if (now == nullptr || now->image->has_started || !inspection.ok() || inspection->control_addresses.empty())
+        return;
       controls_.FindAndTake(*now, inspection->control_addresses, [](const absl::Status&) {});
     });
   }
@@ -406,6 +409,11 @@ absl::StatusOr<bool> Recorder::AttachFile(const std::string& path) {
   if (!file.ok()) return file.status();
   unwinding_.tables().Prepare(*file);
   return allocators_.AttachFile(*file);
+}
+
+bool Recorder::HasMore() const {
+  return endings_.HasMore() || unwinding_.tables().kernel().IsLoading() ||
+         (everyone_.has_value() && everyone_->IsFolding());
 }
 
 bool Recorder::IsSettled() const {

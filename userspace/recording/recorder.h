@@ -28,34 +28,34 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "heaptap/contract.h"
+#include "userspace/attach/allocators.h"
+#include "userspace/base/background.h"
 #include "userspace/base/clock.h"
 #include "userspace/bpf/books.h"
 #include "userspace/bpf/mapping_events.h"
 #include "userspace/bpf/pins.h"
+#include "userspace/crews/errands.h"
+#include "userspace/crews/hands.h"
+#include "userspace/crews/looks.h"
+#include "userspace/dumps/dump_folder.h"
+#include "userspace/dumps/dumps.h"
+#include "userspace/dumps/recorder_options.h"
+#include "userspace/dumps/requests.h"
 #include "userspace/process/control_groups.h"
 #include "userspace/profile/figures.h"
-#include "userspace/recording/address_spaces.h"
-#include "userspace/recording/allocators.h"
-#include "userspace/recording/background.h"
-#include "userspace/recording/controls.h"
-#include "userspace/recording/dump_folder.h"
-#include "userspace/recording/dumps.h"
 #include "userspace/recording/endings.h"
 #include "userspace/recording/event_loop.h"
 #include "userspace/recording/everyone.h"
 #include "userspace/recording/queries.h"
-#include "userspace/recording/readings.h"
-#include "userspace/recording/recorder_options.h"
-#include "userspace/recording/requests.h"
 #include "userspace/recording/surveys.h"
-#include "userspace/recording/target.h"
-#include "userspace/recording/target_state.h"
-#include "userspace/recording/target_table.h"
 #include "userspace/recording/threads.h"
-#include "userspace/recording/unwinding.h"
-#include "userspace/worker/errands.h"
-#include "userspace/worker/hands.h"
-#include "userspace/worker/looks.h"
+#include "userspace/spaces/address_spaces.h"
+#include "userspace/tables/unwinding.h"
+#include "userspace/targets/controls.h"
+#include "userspace/targets/readings.h"
+#include "userspace/targets/target.h"
+#include "userspace/targets/target_state.h"
+#include "userspace/targets/target_table.h"
 
 namespace heaptap::recording {
 
@@ -104,7 +104,7 @@ class Recorder {
   // Handles everything that has happened since the last call.
   void Pump() { loop_.Pump(); }
   // Whether the last Pump has left work for the next one, which is to follow at once.
-  bool HasMore() const { return endings_.HasMore() || (everyone_.has_value() && everyone_->IsFolding()); }
+  bool HasMore() const;
 
   // Whether nothing is left to do for what the last Pump has met: no newcomer, table, dump or closed book waits for
   // time, and nothing is done in the background. Another Pump may be needed to get there.

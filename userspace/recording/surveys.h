@@ -14,13 +14,13 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "userspace/bpf/books.h"
+#include "userspace/crews/hands.h"
+#include "userspace/crews/looks.h"
+#include "userspace/dumps/dumps.h"
 #include "userspace/profile/survey.h"
-#include "userspace/recording/controls.h"
-#include "userspace/recording/dumps.h"
-#include "userspace/recording/target.h"
-#include "userspace/recording/target_table.h"
-#include "userspace/worker/hands.h"
-#include "userspace/worker/looks.h"
+#include "userspace/targets/controls.h"
+#include "userspace/targets/target.h"
+#include "userspace/targets/target_table.h"
 
 namespace heaptap::recording {
 
@@ -36,8 +36,7 @@ class Surveys {
     TargetTable& targets;
     Dumps& dumps;
   };
-  explicit Surveys(const Means& means)
-      : books_(means.books), orders_(means.orders), targets_(means.targets), dumps_(means.dumps) {}
+  explicit Surveys(const Means& means) : means_(means) {}
 
   // Without call paths (survey_paths.h), of facts that have just been read (Readings::Refresh). `interval`: between two
   // calls.
@@ -53,10 +52,7 @@ class Surveys {
   // Without the versions of the files.
   profile::SurveyedStacks ReadStacks(const Target& target, absl::Span<const uint64_t> stack_ids);
 
-  const bpf::Books& books_;
-  worker::Looks& orders_;
-  TargetTable& targets_;
-  Dumps& dumps_;
+  const Means means_;
 };
 
 }  // namespace heaptap::recording

@@ -8,28 +8,28 @@
 #include <array>
 #include <vector>
 
-#include "userspace/recording/background.h"
+#include "userspace/base/background.h"
 
 namespace heaptap::recording {
 
 class Threads {
  public:
-  explicit Threads(Background::Place place) : profiles(place), endings(place), cleaning(place), files(place) {}
+  explicit Threads(base::Background::Place place) : profiles(place), endings(place), cleaning(place), files(place) {}
 
-  Background profiles;  // profiles and dumps of processes that run
-  Background endings;   // last dumps, thousands when many processes end together
-  Background cleaning;  // deletes books
-  Background files;     // small files in the folder of the recording, on a disk that may be slow
+  base::Background profiles;  // profiles and dumps of processes that run
+  base::Background endings;   // last dumps, thousands when many processes end together
+  base::Background cleaning;  // deletes books
+  base::Background files;     // small files in the folder of the recording, on a disk that may be slow
 
   // As those of Background.
   std::vector<int> fds() const { return {profiles.fd(), endings.fd(), cleaning.fd(), files.fd()}; }
   void HandleDone() {
-    for (Background* const one : All()) one->HandleDone();
+    for (base::Background* const one : All()) one->HandleDone();
   }
   bool IsIdle() const { return profiles.size() + endings.size() + cleaning.size() + files.size() == 0; }
 
  private:
-  std::array<Background*, 4> All() { return {&profiles, &endings, &cleaning, &files}; }
+  std::array<base::Background*, 4> All() { return {&profiles, &endings, &cleaning, &files}; }
 };
 
 }  // namespace heaptap::recording

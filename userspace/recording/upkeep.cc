@@ -64,18 +64,18 @@ void Upkeep::Save(TargetStates& states, base::Instant old, base::Instant end) {
   saving_now_++;
   const absl::Cleanup end_of_round = [this] { NoteSaved(0, absl::OkStatus()); };
   // Continues where the last call stopped.
-  auto next = targets_.upper_bound(last_saved_);
-  for (size_t left = targets_.size(); left > 0; left--, ++next) {
-    if (next == targets_.end()) next = targets_.begin();
+  auto next = means_.targets.upper_bound(last_saved_);
+  for (size_t left = means_.targets.size(); left > 0; left--, ++next) {
+    if (next == means_.targets.end()) next = means_.targets.begin();
     auto& [process_id, target] = *next;
     // Most processes are short; but what a user has asked for must not be forgotten.
-    const bool is_young = target.books.begun > old && !target.asked_lg_sample.has_value();
-    if (target.books.is_saved || target.ending.has_value() || is_young) continue;
-    const AddressSpace* space = dumps_.Space(target);
+    const bool is_young = target.books->begun > old && !target.control->asked_lg_sample.has_value();
+    if (target.is_saved || target.ending.has_value() || is_young) continue;
+    const AddressSpace* space = means_.dumps.Space(target);
     if (space == nullptr) continue;
     has_more_ = states.IsBusy();
     if (has_more_) return;
-    target.books.is_saved = true;
+    target.is_saved = true;
     saving_now_++;
     states.Save(target, *space, [this, id = process_id](const absl::Status& status) { NoteSaved(id, status); });
     last_saved_ = process_id;
@@ -87,8 +87,8 @@ void Upkeep::NoteSaved(uint64_t process_id, const absl::Status& status) {
   result_.Update(status);
   // Once for all: some may succeed, and others fail.
   if (--saving_now_ == 0) saving_.Note(std::exchange(result_, absl::OkStatus()));
-  if (Target* const target = targets_.Find(process_id); target != nullptr && !status.ok()) {
-    target->books.is_saved = false;
+  if (Target* const target = means_.targets.Find(process_id); target != nullptr && !status.ok()) {
+    target->is_saved = false;
   }
 }
 
@@ -117,8 +117,8 @@ void Upkeep::FoldWhenFull(const std::map<uint64_t, bpf::RecordedProcess>& proces
   folding_ = Folding{.fullest = fullest};
   const auto candidates = std::make_shared<std::map<uint64_t, std::vector<bpf::TallyEntry>>>();
   const auto cost = std::make_shared<absl::Duration>();
-  background_.Run(
-      [entries = &books_.entries(), candidates, cost] {
+  means_.background.Run(
+      [entries = &means_.books.entries(), candidates, cost] {
         const base::Instant begin = base::Now();
         // What was read is good, even if the rest could not be read.
         entries
@@ -157,10 +157,10 @@ void Upkeep::FoldSome() {
 }
 
 void Upkeep::Fold(Candidates candidates, base::Instant end) {
-  const Target* target = targets_.Find(candidates.process_id);
+  const Target* target = means_.targets.Find(candidates.process_id);
   if (target == nullptr || target->ending.has_value()) return;
   // Read before the look.
-  const absl::StatusOr<heaptap_process> process = books_.processes().Read(target->pid);
+  const absl::StatusOr<heaptap_process> process = means_.books.processes().Read(target->pid);
   if (!process.ok() || process->identity.id != candidates.process_id) return;
   const uint32_t begun = process->threads_begun;
   // The kernel refuses what a look can no longer tell, so each look is tried: a process may begin threads all the time.
@@ -168,7 +168,7 @@ void Upkeep::Fold(Candidates candidates, base::Instant end) {
     return FoldEnded(target->pid, std::move(candidates), end);
   }
   candidates.threads_begun = begun;
-  if (orders_.HasRoom(target->pid)) LookAtThreads(target->pid, std::move(candidates));
+  if (means_.orders.HasRoom(target->pid)) LookAtThreads(target->pid, std::move(candidates));
 }
 
 void Upkeep::LookAtThreads(pid_t pid, Candidates candidates) {
@@ -182,7 +182,7 @@ void Upkeep::LookAtThreads(pid_t pid, Candidates candidates) {
   const auto look = std::make_shared<Look>(
       Look{.tids = std::vector<uint32_t>(tids.begin(), tids.end()), .candidates = std::move(candidates)});
   folding_->looks++;
-  orders_.Start(
+  means_.orders.Start(
       pid, [pid, look](worker::Hands& hands, int) { look->names = hands.ThreadNames(pid, look->tids); },
       [this, look] {
         folding_->looks--;
@@ -196,16 +196,17 @@ void Upkeep::LookAtThreads(pid_t pid, Candidates candidates) {
 
 void Upkeep::FoldEnded(pid_t pid, Candidates candidates, base::Instant end) {
   std::vector<bpf::TallyEntry>& tallies = candidates.tallies;
-  absl::Mutex& mutex = books_.entries().folding();
+  absl::Mutex& mutex = means_.books.entries().folding();
   candidates.is_fresh = false;
   // Does not wait: this thread has other things to do.
-  is_being_read_ = !mutex.TryLock();
-  if (!is_being_read_) {
+  const bool is_free = mutex.TryLock();
+  is_being_read_ = !is_free;
+  if (is_free) {
     for (size_t tried = 1; !tallies.empty(); tallies.pop_back(), tried++) {
       if (tried % kFoldsAtLeast == 0 && base::Now() > end) break;
       const bpf::TallyEntry& entry = tallies.back();
       if (candidates.living->contains(entry.tid)) continue;
-      books_.Fold(pid, candidates.process_id, entry, candidates.threads_begun);
+      means_.books.Fold(pid, candidates.process_id, entry, candidates.threads_begun);
       folding_->has_folded = true;
     }
     mutex.Unlock();

@@ -16,14 +16,14 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "userspace/base/background.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/repeated_task.h"
 #include "userspace/bpf/books.h"
-#include "userspace/recording/background.h"
-#include "userspace/recording/dumps.h"
-#include "userspace/recording/target_state.h"
-#include "userspace/recording/target_table.h"
-#include "userspace/worker/looks.h"
+#include "userspace/crews/looks.h"
+#include "userspace/dumps/dumps.h"
+#include "userspace/targets/target_state.h"
+#include "userspace/targets/target_table.h"
 
 namespace heaptap::recording {
 
@@ -35,14 +35,9 @@ class Upkeep {
     worker::Looks& orders;
     TargetTable& targets;
     Dumps& dumps;
-    Background& background;
+    base::Background& background;
   };
-  explicit Upkeep(const Means& means)
-      : books_(means.books),
-        orders_(means.orders),
-        targets_(means.targets),
-        dumps_(means.dumps),
-        background_(means.background) {}
+  explicit Upkeep(const Means& means) : means_(means) {}
 
   // Each of these stops after some time, and goes on at the next call.
   void SaveStates(TargetStates& states, base::Instant now);
@@ -59,7 +54,7 @@ class Upkeep {
   bool IsFolding() const { return HasToFold() && !folding_->left.empty() && !is_being_read_; }
 
  private:
-  // Of the processes that began at `old` at the latest. A state that cannot be saved keeps no other one from it.
+  // Saves states of processes that began at `old` at the latest. A state that cannot be saved does not stop the others.
   void Save(TargetStates& states, base::Instant old, base::Instant end);
   // A state was saved or not; 0: no further ones are begun.
   void NoteSaved(uint64_t process_id, const absl::Status& status);
@@ -88,11 +83,7 @@ class Upkeep {
   void LookAtThreads(pid_t pid, Candidates candidates);
   void FoldEnded(pid_t pid, Candidates candidates, base::Instant end);
 
-  bpf::Books& books_;
-  worker::Looks& orders_;
-  TargetTable& targets_;
-  Dumps& dumps_;
-  Background& background_;
+  const Means means_;
   uint64_t last_saved_ = 0;  // process id
   bool has_more_ = false;    // to save, but the disk was busy
   size_t saving_now_ = 0;    // states under way, and one while further ones are begun

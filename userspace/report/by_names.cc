@@ -29,7 +29,7 @@ uint64_t ByNames::AddressOf(const std::string& function, const std::string& libr
   return addresses_.try_emplace(function, number * kBytesOfLibrary + 2 * addresses_.size() + 2).first->second;
 }
 
-ByNames::Made ByNames::Make(const profile::Profile& profile, const exporter::FindSourceFrames& find) {
+ByNames::Made ByNames::Make(const profile::Profile& profile, const profile::FindSourceFrames& find) {
   const NamedProfile named(profile, find);
   const std::vector<Path> paths = *Select(named, {.fold = true});
   Made made = {.profile = {.pid = profile.pid,
@@ -47,7 +47,7 @@ ByNames::Made ByNames::Make(const profile::Profile& profile, const exporter::Fin
     for (const FrameId id : paths[i].frames) {
       const std::string& name = names.Name(names.At(id));
       const uint64_t call = AddressOf(name, std::string(named.text(named.frame(id).library)));
-      made.symbols.try_emplace(call, std::vector{exporter::SourceFrame{.function = name}});
+      made.symbols.try_emplace(call, std::vector{profile::SourceFrame{.function = name}});
       frames.push_back(call + 1);
     }
     Held& sum = held[std::move(frames)];

@@ -13,21 +13,21 @@
 #include <map>
 #include <string>
 
-#include "userspace/export/jeprof_symbols_reader.h"
-#include "userspace/export/source_frames.h"
+#include "userspace/formats/jeprof_symbols_reader.h"
 #include "userspace/profile/profile.h"
+#include "userspace/profile/source_frames.h"
 
 namespace heaptap::report {
 
 class ByNames {
  public:
-  // Of live memory only: what one process has allocated is no earlier state of another one.
+  // Profiles of live memory only: what one process has allocated is no earlier state of another one.
   struct Made {
     profile::Profile profile = {};
-    exporter::Symbols symbols = {};  // of all its addresses
+    formats::Symbols symbols = {};  // of all its addresses
   };
   // Profiles that one object makes can be compared with each other, and with no others.
-  Made Make(const profile::Profile& profile, const exporter::FindSourceFrames& find);
+  Made Make(const profile::Profile& profile, const profile::FindSourceFrames& find);
 
  private:
   uint64_t AddressOf(const std::string& function, const std::string& library);

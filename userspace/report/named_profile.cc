@@ -6,8 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "userspace/base/printable_text.h"
+#include "userspace/base/require.h"
 #include "userspace/elf/mappings.h"
-#include "userspace/export/frame_names.h"
+#include "userspace/profile/frame_names.h"
 #include "userspace/report/root_names.h"
 
 namespace heaptap::report {
@@ -16,7 +17,7 @@ namespace {
 // "<name of the file>+0x<offset in the file>", which is the same in every run of the program, else the address.
 std::string NameWithoutSymbol(const elf::Mapping* mapping, uint64_t address) {
   if (mapping == nullptr || mapping->path.empty()) return absl::StrCat("0x", absl::Hex(address));
-  return absl::StrCat(base::Printable(exporter::FileName(mapping->path)), "+0x",
+  return absl::StrCat(base::Printable(profile::FileName(mapping->path)), "+0x",
                       absl::Hex(address - mapping->start + mapping->file_offset));
 }
 
@@ -28,18 +29,19 @@ Measures ToMeasures(const profile::Estimate& live, const profile::Estimate& allo
 
 }  // namespace
 
-NamedProfile::NamedProfile(const profile::Profile& profile, const exporter::FindSourceFrames& find,
+NamedProfile::NamedProfile(const profile::Profile& profile, const profile::FindSourceFrames& find,
                            absl::Span<const Measures> measures, Roots roots, CutPaths cut_paths) {
+  HEAPTAP_REQUIRE(measures.empty() || roots == Roots::kNone);
   AddText("");
   paths_.reserve(profile.contexts.size());
   for (size_t i = 0; i < profile.contexts.size(); i++) {
     const profile::Context& context = profile.contexts[i];
     Path path = {.truncated = context.truncated};
     for (const uint64_t frame : context.frames) {
-      AppendFrames(profile, find, exporter::CallAddress(frame), path.frames);
+      AppendFrames(profile, find, profile::CallAddress(frame), path.frames);
     }
     if (cut_paths == CutPaths::kMarked && path.truncated && !path.frames.empty()) {
-      path.frames.push_back(AddFrame({.function = AddText(exporter::kOuterFramesMissing), .has_symbol = true}));
+      path.frames.push_back(AddFrame({.function = AddText(profile::kOuterFramesMissing), .has_symbol = true}));
     }
     if (roots == Roots::kThreads) {
       AddPathsOfThreads(profile, context, path);
@@ -61,7 +63,7 @@ NamedProfile::NamedProfile(const profile::Profile& profile, const exporter::Find
 
 void NamedProfile::AddPathBelow(const Path& path, std::string root, const Measures& measures) {
   Path& own = paths_.emplace_back(path);
-  if (own.frames.empty()) own.frames.push_back(AddFrame({.function = AddText(exporter::kUnknownCallPath)}));
+  if (own.frames.empty()) own.frames.push_back(AddFrame({.function = AddText(profile::kUnknownCallPath)}));
   own.frames.push_back(AddFrame({.function = AddText(std::move(root))}));
   own.measures = measures;
 }
@@ -84,16 +86,16 @@ void NamedProfile::AddPathsOfBlocks(const profile::Context& context, const Path&
   }
 }
 
-void NamedProfile::AppendFrames(const profile::Profile& profile, const exporter::FindSourceFrames& find,
+void NamedProfile::AppendFrames(const profile::Profile& profile, const profile::FindSourceFrames& find,
                                 uint64_t address, std::vector<FrameId>& frames) {
   const auto [entry, is_new] = at_address_.try_emplace(address);
   std::vector<FrameId>& here = entry->second;
   if (is_new) {
-    const elf::Mapping* mapping = exporter::FindMapping(profile.mappings, address);
+    const elf::Mapping* mapping = profile::FindMapping(profile.mappings, address);
     const TextId library = mapping == nullptr ? 0 : AddText(base::Printable(mapping->path));
-    const std::vector<exporter::SourceFrame> found = exporter::FramesAt(find, address);
+    const std::vector<profile::SourceFrame> found = profile::FramesAt(find, address);
     for (size_t i = 0; i < found.size(); i++) {
-      const exporter::SourceFrame& frame = found[i];
+      const profile::SourceFrame& frame = found[i];
       const std::string& name = frame.function.empty() ? frame.linkage_name : frame.function;
       if (name.empty()) continue;
       here.push_back(AddFrame({.function = AddText(base::Printable(name)),

@@ -15,8 +15,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "userspace/export/source_frames.h"
 #include "userspace/profile/profile.h"
+#include "userspace/profile/source_frames.h"
 #include "userspace/report/measure.h"
 
 namespace heaptap::report {
@@ -28,7 +28,7 @@ using FrameId = uint32_t;
 
 // A function in a call path, or a function that the compiler has inlined there.
 struct NamedFrame {
-  TextId function = 0;  // printable; never unknown (export/frame_names.h)
+  TextId function = 0;  // printable; never unknown (profile/frame_names.h)
   TextId file = 0;      // printable
   uint32_t line = 0;    // of the call; 0: unknown
   TextId library = 0;   // the path of the mapped file, printable
@@ -60,7 +60,7 @@ enum class Roots {
 // How paths whose outer frames are missing end.
 enum class CutPaths {
   kBare,    // with the last frame that is known
-  kMarked,  // with exporter::kOuterFramesMissing, for views that show the outermost frame as a root
+  kMarked,  // with profile::kOuterFramesMissing, for views that show the outermost frame as a root
 };
 
 class NamedProfile {
@@ -68,7 +68,7 @@ class NamedProfile {
   // The names of all frames of the profile. `find` is asked once for each address. `measures`: of each context, for a
   // difference (changes.h); empty: the profile's own. `roots` stand outside of the mark of a cut path. REQUIRES:
   // `measures` is empty, or `roots` is kNone.
-  NamedProfile(const profile::Profile& profile, const exporter::FindSourceFrames& find,
+  NamedProfile(const profile::Profile& profile, const profile::FindSourceFrames& find,
                absl::Span<const Measures> measures = {}, Roots roots = Roots::kNone,
                CutPaths cut_paths = CutPaths::kBare);
 
@@ -84,7 +84,7 @@ class NamedProfile {
   void AddPathBelow(const Path& path, std::string root, const Measures& measures);
   TextId AddText(std::string text);
   FrameId AddFrame(const NamedFrame& frame);
-  void AppendFrames(const profile::Profile& profile, const exporter::FindSourceFrames& find, uint64_t address,
+  void AppendFrames(const profile::Profile& profile, const profile::FindSourceFrames& find, uint64_t address,
                     std::vector<FrameId>& frames);
 
   std::vector<std::string> texts_;

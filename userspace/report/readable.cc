@@ -225,7 +225,7 @@ bool IsPlumbing(absl::string_view name) {
 }
 
 bool IsPlumbing(absl::string_view name, absl::string_view file, bool is_inline) {
-  // Of g++ and of clang++, and of Rust as it is built and as it is installed.
+  // The folders of g++ and clang++, and of Rust as it is built and as it is installed.
   const bool is_header = absl::StrContains(file, "/include/c++/");
   const bool is_rust = absl::StartsWith(file, "/rustc/") || absl::StrContains(file, "/rustlib/src/rust/library/");
   return (is_header && is_inline) || (is_rust && absl::StrContains(file, "/library/")) || IsPlumbing(name);

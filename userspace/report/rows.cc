@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "userspace/export/frame_names.h"
-#include "userspace/export/source_frames.h"
+#include "userspace/profile/frame_names.h"
+#include "userspace/profile/source_frames.h"
 #include "userspace/report/readable.h"
 
 namespace heaptap::report {
@@ -36,18 +36,18 @@ const char* WordFor(Value value) {
   return "live";
 }
 
-std::string NameOfUnknown() { return exporter::kUnknownCallPath; }
+std::string NameOfUnknown() { return profile::kUnknownCallPath; }
 
 std::string NameOf(const NamedProfile& profile, const NamedFrame& frame, const Show& show) {
   if (show.by == By::kLibrary) {
-    const absl::string_view library = exporter::FileName(profile.text(frame.library));
+    const absl::string_view library = profile::FileName(profile.text(frame.library));
     return library.empty() ? "[no file]" : std::string(library);
   }
   const absl::string_view function = profile.text(frame.function);
   std::string name = show.full_names || !frame.has_symbol ? std::string(function) : ReadableName(function);
   if (show.by == By::kLine && frame.file != 0) {
     const absl::string_view file = profile.text(frame.file);
-    absl::StrAppend(&name, " ", show.full_names ? file : exporter::FileName(file), ":", frame.line);
+    absl::StrAppend(&name, " ", show.full_names ? file : profile::FileName(file), ":", frame.line);
   }
   return name;
 }

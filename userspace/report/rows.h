@@ -15,7 +15,7 @@
 
 namespace heaptap::report {
 
-// Of threads, sizes and ages (Roots), frames have the names of functions.
+// Below roots that are threads, sizes or ages (Roots), frames have the names of functions.
 enum class By { kFunction, kLine, kLibrary, kThread, kSize, kAge };
 inline bool IsOfRoots(By by) { return by == By::kThread || by == By::kSize || by == By::kAge; }
 enum class Value { kLive, kAllocated, kFreed };

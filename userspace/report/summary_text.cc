@@ -22,11 +22,11 @@ constexpr size_t kGrown = 3;
 // A difference that rests on so few samples may be chance.
 constexpr uint64_t kFewSamples = 2;
 
-// Of the resident memory: below, the rest is worth a word; and the parts of the rest that are.
+// Shares of the resident memory: below the first, the rest is worth a word; parts of the rest above the second are too.
 constexpr double kSmallShare = 0.5;
 constexpr double kLargePart = 0.1;
 
-// Of a profile that begins late: readers take for a leak what only replaces older blocks.
+// For a profile that begins late: readers take for a leak what only replaces older blocks.
 constexpr char kNotGrowth[] =
     "\nThis is not growth: blocks that replace older ones are counted, but the frees of the older ones are not known.\n"
     "To see growth, compare two dumps of one recording (SIGUSR1 to heaptap attach writes one) with heaptap diff, or\n"

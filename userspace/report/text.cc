@@ -12,7 +12,7 @@ namespace heaptap::report {
 namespace {
 
 constexpr absl::string_view kEllipsis = "...";
-// Of a narrower name nothing could be recognised.
+// A narrower name could not be recognised.
 constexpr size_t kNarrowest = 20;
 
 }  // namespace

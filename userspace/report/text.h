@@ -18,7 +18,7 @@ struct TextOptions {
   size_t top = 20;        // rows or paths that are shown; 0: all
   double smallest = 0.5;  // percent of the total below which a tree is cut
   // false: growth and shrinkage cancel out in the total, so a share of it says nothing.
-  bool has_shares = true;
+  bool has_percentages = true;
 };
 
 // A figure of this view: "1.5M" bytes, or objects.

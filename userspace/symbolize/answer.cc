@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "userspace/base/require.h"
 #include "userspace/symbolize/function_names.h"
 
 namespace heaptap::symbolize {
@@ -41,6 +42,7 @@ bool Take(absl::string_view& bytes, T& value) {
 }  // namespace
 
 std::string GapText(Gap gap) {
+  HEAPTAP_REQUIRE(gap != Gap::kNone);
   return absl::StrCat("no lines and no inlined functions ",
                       gap == Gap::kSplit
                           ? "where debug information is split into .dwo or .dwp files, which are not read: "
@@ -73,6 +75,7 @@ void AnswerWriter::WriteGap(Gap gap) { absl::StrAppend(&bytes_, BytesOf(Record{k
 std::string AnswerWriter::TakeBytes() { return std::exchange(bytes_, std::string()); }
 
 AnswerEnd ReadAnswer(absl::string_view bytes, Names& names, std::vector<Frames>& frames) {
+  HEAPTAP_REQUIRE(std::ranges::all_of(frames, &Frames::empty));
   std::vector<absl::string_view> texts(1);
   std::vector<absl::string_view> last(frames.size());  // the latest record of each address
   AnswerEnd end;

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "userspace/base/require.h"
 #include "userspace/symbolize/scope_names.h"
 
 namespace heaptap::symbolize {
@@ -63,6 +64,7 @@ bool ByAddress(const Place* place, uint64_t address) { return place->address < a
 
 // The places in the code of the entry. REQUIRES: `places` ascends; so does the result.
 Places Within(Dwarf_Die* entry, const Places& places) {
+  HEAPTAP_REQUIRE(std::ranges::is_sorted(places, {}, &Place::address));
   Places held;
   if (places.empty()) return held;
   Dwarf_Addr base;
@@ -282,6 +284,7 @@ std::vector<DwarfFrame> Describe(Dwarf_Die* unit, const Files& files, ScopeNames
 
 DwarfReading FindDwarfFrames(int fd, int shared_fd, absl::Span<const uint64_t> addresses,
                              const DwarfFramesFound& found) {
+  HEAPTAP_REQUIRE(std::ranges::is_sorted(addresses));
   elf_version(EV_CURRENT);
   DebugFile shared(shared_fd);
   DebugFile file(fd);

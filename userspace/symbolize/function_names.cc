@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "userspace/base/require.h"
 
 namespace heaptap::symbolize {
 namespace {
@@ -129,6 +130,7 @@ std::string ReadName(const elf::File& file, const elf::Section& names, uint64_t 
 
 absl::Status FindFunctionNames(const elf::File& file, SymbolTable table, absl::Span<const uint64_t> addresses,
                                std::vector<std::string>& names) {
+  HEAPTAP_REQUIRE(std::ranges::is_sorted(addresses));
   const bool is_static = table == SymbolTable::kStatic;
   const elf::Section* symbols = file.FindSection(is_static ? ".symtab" : ".dynsym");
   const elf::Section* texts = file.FindSection(is_static ? ".strtab" : ".dynstr");

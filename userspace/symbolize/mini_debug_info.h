@@ -15,9 +15,9 @@
 
 namespace heaptap::symbolize {
 
-// Of the compressed section. That of the largest programs of Fedora has a few megabytes.
+// The largest compressed section. The largest programs of Fedora have one of a few megabytes.
 inline constexpr uint64_t kMaxPackedBytes = 16 << 20;
-// Of the ELF file: a million symbols.
+// The largest ELF file in it: a million symbols.
 inline constexpr uint64_t kMaxUnpackedBytes = 64 << 20;
 
 // The ELF file in the section .gnu_debugdata of a hostile file. NotFound: there is no such section. InvalidArgument: it

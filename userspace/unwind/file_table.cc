@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "userspace/base/require.h"
 #include "userspace/unwind/table.h"
 
 namespace heaptap::unwind {
@@ -17,6 +18,14 @@ constexpr uint32_t kNoPc = ~uint32_t{0};
 
 // The number of nodes for `count` entries.
 uint64_t NodesFor(uint64_t count) { return (count + HEAPTAP_ROWS_PER_NODE - 1) / HEAPTAP_ROWS_PER_NODE; }
+
+// The number of entries of each level of the tree, from the root to the rows.
+std::vector<uint64_t> EntriesOfLevels(uint64_t rows) {
+  std::vector<uint64_t> entries = {rows};
+  while (NodesFor(entries.back()) > 1) entries.push_back(NodesFor(entries.back()));
+  std::ranges::reverse(entries);
+  return entries;
+}
 
 std::vector<elf::Segment> CodeSegments(const elf::File& file) {
   std::vector<elf::Segment> segments;
@@ -36,6 +45,7 @@ class Builder {
   void Append(uint64_t offset, uint32_t rule) {
     if (IsBeyond(offset)) return;
     const uint64_t pc = offset - table_.base;
+    HEAPTAP_REQUIRE(table_.rows.empty() || table_.rows.back().pc <= pc);
     if (!table_.rows.empty() && table_.rows.back().pc == pc) table_.rows.pop_back();
     if (!table_.rows.empty() && table_.rows.back().rule == rule) return;
     table_.rows.push_back({.pc = static_cast<uint32_t>(pc), .rule = rule});
@@ -102,41 +112,35 @@ uint32_t RuleAtOffset(const FileTable& table, uint64_t offset) {
   return row == nullptr ? 0 : row->rule;
 }
 
-Tree MakeTree(absl::Span<const heaptap_row> rows) {
-  // From the leaves up: the entries of a level are the first pcs of the nodes below.
-  std::vector<std::vector<heaptap_row>> levels = {std::vector<heaptap_row>(rows.begin(), rows.end())};
-  while (NodesFor(levels.back().size()) > 1) {
-    const std::vector<heaptap_row>& below = levels.back();
-    std::vector<heaptap_row> level;
-    for (size_t i = 0; i < below.size(); i += HEAPTAP_ROWS_PER_NODE) level.push_back({.pc = below[i].pc, .rule = 0});
-    levels.push_back(std::move(level));
-  }
-  std::reverse(levels.begin(), levels.end());
-
-  Tree tree = {.levels = static_cast<uint32_t>(levels.size()), .nodes = {}};
-  for (size_t level = 0; level < levels.size(); level++) {
-    std::vector<heaptap_row>& entries = levels[level];
-    const bool is_lowest = level + 1 == levels.size();
-    const size_t first_below = tree.nodes.size() + NodesFor(entries.size());
-    for (size_t i = 0; i < entries.size(); i++) {
-      if (!is_lowest) entries[i].rule = static_cast<uint32_t>(first_below + i);
-      const size_t place = i % HEAPTAP_ROWS_PER_NODE;
-      if (place == 0) {
-        tree.nodes.emplace_back();
-        std::fill(std::begin(tree.nodes.back().rows), std::end(tree.nodes.back().rows), heaptap_row{kNoPc, 0});
-      }
-      tree.nodes.back().rows[place] = entries[i];
-    }
-  }
-  return tree;
-}
+uint32_t CountLevels(uint64_t rows) { return static_cast<uint32_t>(EntriesOfLevels(rows).size()); }
 
 uint64_t CountNodes(uint64_t rows) {
   uint64_t nodes = 0;
-  for (uint64_t count = rows; count > 0;) {
-    const uint64_t level = NodesFor(count);
-    nodes += level;
-    count = level > 1 ? level : 0;
+  for (const uint64_t entries : EntriesOfLevels(rows)) nodes += NodesFor(entries);
+  return nodes;
+}
+
+std::vector<heaptap_rows> MakeNodes(absl::Span<const heaptap_row> rows, uint64_t first, uint64_t count) {
+  const std::vector<uint64_t> levels = EntriesOfLevels(rows.size());
+  std::vector<heaptap_rows> nodes;
+  uint64_t level_begin = 0;  // the number of its first node
+  for (size_t level = 0; level < levels.size(); level++) {
+    const uint64_t level_end = level_begin + NodesFor(levels[level]);
+    uint64_t rows_of_entry = 1;
+    for (size_t below = level + 1; below < levels.size(); below++) rows_of_entry *= HEAPTAP_ROWS_PER_NODE;
+    for (uint64_t node = std::max(first, level_begin); node < level_end && nodes.size() < count; node++) {
+      heaptap_rows& made = nodes.emplace_back();
+      std::ranges::fill(made.rows, heaptap_row{kNoPc, 0});
+      const uint64_t begin = (node - level_begin) * HEAPTAP_ROWS_PER_NODE;
+      const uint64_t end = std::min<uint64_t>(begin + HEAPTAP_ROWS_PER_NODE, levels[level]);
+      for (uint64_t entry = begin; entry < end; entry++) {
+        heaptap_row& row = made.rows[entry - begin];
+        row = rows[entry * rows_of_entry];
+        // The entries of a level are the first pcs of the nodes below.
+        if (level + 1 < levels.size()) row.rule = static_cast<uint32_t>(level_end + entry);
+      }
+    }
+    level_begin = level_end;
   }
   return nodes;
 }

@@ -31,15 +31,11 @@ absl::StatusOr<FileTable> ReadFileTable(const elf::File& file);
 // The rule at an offset of the file; 0 if there is none.
 uint32_t RuleAtOffset(const FileTable& table, uint64_t offset);
 
-// The tree that bpf/unwind.h describes, with at least one row; nodes by number.
-struct Tree {
-  uint32_t levels = 0;
-  std::vector<heaptap_rows> nodes;
-};
-Tree MakeTree(absl::Span<const heaptap_row> rows);
-
-// The number of nodes of the tree of so many rows.
+// The tree of so many rows that bpf/unwind.h describes. Without rows it has one level, and no nodes.
+uint32_t CountLevels(uint64_t rows);
 uint64_t CountNodes(uint64_t rows);
+// `count` of its nodes from number `first` on, or as many as there are.
+std::vector<heaptap_rows> MakeNodes(absl::Span<const heaptap_row> rows, uint64_t first, uint64_t count);
 
 }  // namespace heaptap::unwind
 

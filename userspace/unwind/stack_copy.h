@@ -47,7 +47,7 @@ class StackCopier {
 
   // `memory`: of the process at `address`.
   StackCopy Copy(uint64_t process_id, uint64_t address, absl::Span<const uint8_t> memory);
-  // Of all parts that were made, also of those that are gone.
+  // The size of all parts that were made, including those that are gone.
   uint64_t bytes_made() const { return bytes_made_; }
   // Parts that are known, with some of those that are gone.
   size_t parts_known() const { return latest_.size(); }

@@ -17,7 +17,7 @@ absl::string_view Style();
 // The document of the daemon, which refers to /page.js and /page.css.
 std::string ServedPage();
 
-// The document as one file, with a profile inside (report/page_data.h). `title`: any text. It asks for nothing from a
+// The document as one file, with a profile inside (views/page_data.h). `title`: any text. It asks for nothing from a
 // network, and its policy forbids that; the policy allows no script and no style but the page's own. Thread-safe.
 std::string SinglePage(absl::string_view title, absl::string_view profile_json);
 

@@ -15,7 +15,7 @@ import { fileName, HAS_SYMBOL, Paths, Profile } from "./profile";
 const MEASURES = ["live_bytes", "live_objects", "live_samples", "live_variance"] as const;
 const NOTHING = ["allocated_bytes", "allocated_objects", "allocated_samples", "allocated_variance"] as const;
 
-// Of bytes and objects: less is a rounding error.
+// A change of fewer bytes or objects is a rounding error.
 const LEAST = 0.05;
 
 // More frames than any profile has, and few enough that the product with the number of a stack is exact.

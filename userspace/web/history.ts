@@ -76,6 +76,13 @@ export function layersOf(history: History): Layer[] {
   return [...own.slice(0, LAYERS), ...(others === undefined ? [] : [others])];
 }
 
+// What a path is called now that had this name before: the daemon finds the names of its functions file by file.
+export function renamedPath(before: History, now: History, path: string): string {
+  const ids = new Set(before.paths.filter(({ frames }) => textOf(frames) === path).map(({ id }) => id));
+  const same = now.paths.find(({ id }) => ids.has(id));
+  return same === undefined ? path : textOf(same.frames);
+}
+
 function textOf(frames: HistoryFrame[]): string {
   const kept = frames.filter((frame) => !frame.folded);
   return (kept.length > 0 ? kept : frames).map((frame) => frame.short).join(STEP) || UNKNOWN_PATH;

@@ -5,7 +5,7 @@ import { Comparison, endComparison, fetchComparison, makeCompareButton, makeComp
 import { make, selectorsOf } from "./dom";
 import { Ending, endingInHistory, endingInList, fetchEnded } from "./ending";
 import { Freshness } from "./freshness";
-import { fetchHistory, History, momentAddress } from "./history";
+import { fetchHistory, History, momentAddress, renamedPath } from "./history";
 import { Profile } from "./profile";
 import { ProcessesView } from "./processes_view";
 import { ProfileView } from "./profile_view";
@@ -47,13 +47,12 @@ class Page {
     this.readyMilliseconds = performance.now();
   }
 
-  private change(part: Partial<State>): void {
-    const isTyping = Object.keys(part).join() === "search";
+  // `isStep`: somebody may go back to what was shown before. Letters of a search are no such steps.
+  private change(part: Partial<State>, isStep = Object.keys(part).join() !== "search"): void {
     this.state = Object.assign(this.state, part);
     const hash = `#${toHash(this.state)}`;
-    // Letters of a search are no steps of the history.
-    if (isTyping) history.replaceState(null, "", hash);
-    else history.pushState(null, "", hash);
+    if (isStep) history.pushState(null, "", hash);
+    else history.replaceState(null, "", hash);
     void this.show();
   }
 
@@ -201,11 +200,14 @@ class Page {
     const { past, timeline, loaded, state } = this;
     const history = past === null || past.history === null ? null : await fetchHistory({ ...state });
     const ending = endingInHistory(state.pid, ranAt(loaded), history) ?? (history === null ? await findEnding(state, loaded) : null);
-    // Something else was chosen meanwhile.
+    // Something else was chosen meanwhile, or nobody looks any more.
+    if (document.visibilityState !== "visible") return null;
     if (past === null || this.past !== past || this.loaded !== loaded || this.timeline !== timeline || this.state.at !== 0) return null;
-    if (history !== null) {
+    if (past.history !== null && history !== null) {
+      const path = renamedPath(past.history, history, this.state.path);
       past.history = history;
       timeline?.update(history);
+      if (path !== this.state.path) this.change({ path }, false);
     }
     if (ending !== null) this.showEnding(ending);
     return history;
@@ -295,7 +297,7 @@ function ranAt(loaded: Shown | null): number {
   return loaded?.isLive === true ? (loaded.profile.subject.time ?? 0) : 0;
 }
 
-// Of the processes that are shown, since their profiles were read.
+// Finds a process that is shown and has ended since its profile was read.
 async function findEnding(state: State, loaded: Shown | null): Promise<Ending | null> {
   const list = await fetchEnded();
   const endings = [state.pid, state.base].map((pid) => endingInList(pid, ranAt(loaded), list));

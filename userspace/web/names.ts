@@ -12,7 +12,7 @@ export interface Names {
 }
 
 export const UNKNOWN_PATH = "[unknown call path]";
-export const OUTER_FRAMES_MISSING = "[outer frames missing]"; // the root of cut paths (userspace/export/source_frames.h)
+export const OUTER_FRAMES_MISSING = "[outer frames missing]"; // the root of cut paths (userspace/profile/source_frames.h)
 export const STEP = " ← "; // from a function to its caller, in the text of a path
 
 export function nameFrames(profile: Profile, by: By, foldsFrames: boolean): Names {

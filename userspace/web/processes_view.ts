@@ -31,7 +31,7 @@ export interface Process {
   growth_per_minute?: number | null; // bytes; null: unknown; absent from daemons that did not know it yet
   growth_error?: number | null;
   growth_seconds?: number | null; // that it is taken over
-  // Of an ended one.
+  // Only an ended process has these.
   ended?: string;
   status?: number; // as waitpid(2) has it
   by_oom_kill?: boolean;

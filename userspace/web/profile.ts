@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A profile as the page gets it (userspace/report/page_data.h), and what the views ask of it.
+// A profile as the page gets it (userspace/views/page_data.h), and what the views ask of it.
 import { Part } from "./coverage";
 
 export interface Subject {
@@ -64,7 +64,7 @@ export interface Paths {
   allocated_objects: number[];
   allocated_samples: number[];
   allocated_variance: number[];
-  // Of a difference: what was live before. It has unchanged paths too.
+  // A difference has what was live before, also of paths that have not changed.
   before_bytes?: number[];
   before_objects?: number[];
 }

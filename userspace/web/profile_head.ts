@@ -34,7 +34,7 @@ export function makeHead(scene: Scene): HTMLElement {
   return header;
 }
 
-// Of which moment the figures are, and whether the process still runs.
+// Says of which moment the figures are, and whether the process still runs.
 function makeStanding(scene: Scene): HTMLElement {
   const { host, profile } = scene;
   const { ending, isLive, readAgain, state } = host;
@@ -66,7 +66,7 @@ function makeFacts(scene: Scene): HTMLElement {
   const add = (name: string, text: string, detail: string): void => {
     facts.append(make("div", {}, make("dt", {}, name), make("dd", {}, text), make("dd", { class: "detail" }, detail)));
   };
-  // Of what the filter asks for. A profile that cannot tell does not hold nothing.
+  // What the filter asks for. A profile that cannot tell is not one that holds nothing.
   const addKnown = (name: string, text: string, detail: string): void => {
     if (scene.lack === "") add(name, text, detail);
     else add(name, "?", "not known");
@@ -101,7 +101,7 @@ function makeFacts(scene: Scene): HTMLElement {
   );
   // Whatever the measure is, so that nothing moves when it is switched.
   if (subject.resident_bytes !== null) {
-    // Of live memory that nothing was written to, nothing is resident: the part knows it.
+    // Live memory that nothing was written to is not resident: the part knows that.
     const part = subject.coverage?.find((one) => one.name === "live")?.bytes;
     const percent = format.percent(part ?? total(whole, "live").bytes, subject.resident_bytes);
     add("Resident", format.bytes(subject.resident_bytes), `${percent} is live heap`);

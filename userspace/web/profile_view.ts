@@ -107,7 +107,7 @@ export class ProfileView {
     return this.filtered.profile;
   }
 
-  // Of the longest path, whatever is filtered.
+  // The depth of the longest path, whatever is filtered.
   private depth({ by, full }: State, names: Names): number {
     const key = `${by} ${full}`;
     let depth = this.depths.get(key);

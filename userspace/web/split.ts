@@ -5,7 +5,7 @@
 // one for panes above each other.
 import { make } from "./dom";
 
-// Of the graph with the border, in percent of all.
+// The share of the graph with the border, in percent of all.
 const LEAST = 20;
 const MOST = 80;
 const STEP = 2;

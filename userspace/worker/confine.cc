@@ -111,7 +111,7 @@ unsigned long OwnDataBytes() {
   return file ? pages * static_cast<unsigned long>(sysconf(_SC_PAGESIZE)) : 0;
 }
 
-// Of a reader, before its first job.
+// The bytes of a reader's own data, before its first job.
 unsigned long own_data_bytes = 0;
 
 // Forbids every other call: it fails with EPERM, so a job fails where a kill would cost the worker.
@@ -156,7 +156,7 @@ void RunInBackground() {
 }
 
 void RunAtOrdinaryPriority() {
-  // Of a daemon: clients come first, but processes wait for their unwind tables.
+  // A reader of a daemon: clients come first, but processes wait for their unwind tables.
   constexpr int kAfterOthers = 10;
   if (getpriority(PRIO_PROCESS, 0) < 0) setpriority(PRIO_PROCESS, 0, kAfterOthers);
 }

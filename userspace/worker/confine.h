@@ -24,8 +24,8 @@ inline constexpr unsigned long kReaderMemory = 1UL << 30;
 // path.
 [[nodiscard]] bool ConfineReader();
 
-// Gives a process the lowest priority, or a low one instead of one above ordinary programs. Before
-// ConfineReader, which forbids the calls.
+// Gives a process the lowest priority, or a low one instead of one above ordinary programs. Before ConfineReader, which
+// forbids the calls.
 void RunInBackground();
 void RunAtOrdinaryPriority();
 

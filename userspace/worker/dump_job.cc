@@ -28,11 +28,11 @@
 namespace heaptap::worker {
 namespace {
 
-using exporter::Dump;
-using exporter::SourceFrame;
+using formats::Dump;
 using profile::BlockShare;
 using profile::Context;
 using profile::Estimate;
+using profile::SourceFrame;
 using profile::ThreadShare;
 
 enum class DumpField : protozero::pbf_tag_type {
@@ -89,7 +89,7 @@ void Append(const Estimate& estimate, std::vector<uint64_t>& numbers) {
                                  std::bit_cast<uint64_t>(estimate.bytes), std::bit_cast<uint64_t>(estimate.variance)});
 }
 
-// Of the first kEstimateNumbers numbers. False: they are no estimate.
+// Reads the first kEstimateNumbers numbers. False: they are no estimate.
 bool ToEstimate(absl::Span<const uint64_t> numbers, Estimate& estimate) {
   estimate = {.samples = numbers[0],
               .sampled_bytes = numbers[1],
@@ -149,7 +149,7 @@ class Decoder {
 
  private:
   absl::Status AddContext(absl::string_view bytes) {
-    if (dump_.profile.contexts.size() == exporter::kMaxReadContexts) return Wrong("too many call paths");
+    if (dump_.profile.contexts.size() == formats::kMaxReadContexts) return Wrong("too many call paths");
     Context& context = dump_.profile.contexts.emplace_back();
     absl::string_view frames;
     absl::string_view shares;
@@ -159,14 +159,14 @@ class Decoder {
              in.Take(ContextField::kBlocks, blocks) || in.Take(ContextField::kTruncated, context.truncated);
     });
     if (!status.ok()) return status;
-    if (!ToNumbers(frames, exporter::kMaxReadFrames, context.frames)) return Wrong("the frames of a call path");
+    if (!ToNumbers(frames, formats::kMaxReadFrames, context.frames)) return Wrong("the frames of a call path");
     status.Update(AddShares(shares, context));
     status.Update(AddBlocks(blocks, context));
     return status;
   }
 
   absl::Status AddShares(absl::string_view shares, Context& context) {
-    if (!ToNumbers(shares, exporter::kMaxReadThreads * kShareNumbers, numbers_) ||
+    if (!ToNumbers(shares, formats::kMaxReadThreads * kShareNumbers, numbers_) ||
         numbers_.size() % kShareNumbers != 0) {
       return Wrong("the shares of threads");
     }
@@ -238,7 +238,7 @@ class Decoder {
     absl::Status status = base::ReadFields<ThreadField>(
         bytes, kWhat, [&](auto& in) { return in.Take(ThreadField::kTid, tid) || in.Take(ThreadField::kName, name); });
     if (!status.ok()) return status;
-    if (dump_.profile.thread_names.size() == exporter::kMaxReadThreads) return Wrong("too many threads");
+    if (dump_.profile.thread_names.size() == formats::kMaxReadThreads) return Wrong("too many threads");
     dump_.profile.thread_names[tid] = std::move(name);
     return absl::OkStatus();
   }
@@ -251,7 +251,7 @@ class Decoder {
 
 }  // namespace
 
-std::string DumpQuestion(absl::string_view name, exporter::ReadThreads threads) {
+std::string DumpQuestion(absl::string_view name, formats::ReadThreads threads) {
   const char head = static_cast<char>(threads);
   return absl::StrCat(absl::string_view(&head, 1), name);
 }
@@ -261,7 +261,7 @@ absl::Status ReadDumpFile(const ReaderInput& input, WritePart write) {
   struct stat status;
   if (fstat(input.file, &status) != 0) return absl::ErrnoToStatus(errno, "a dump");
   const auto size = static_cast<size_t>(status.st_size);
-  if (size > exporter::kMaxDumpBytes) return absl::InvalidArgumentError("the dump is too large");
+  if (size > formats::kMaxDumpBytes) return absl::InvalidArgumentError("the dump is too large");
   absl::string_view bytes;
   if (size > 0) {
     // If the file is cut meanwhile, this process dies.
@@ -273,7 +273,7 @@ absl::Status ReadDumpFile(const ReaderInput& input, WritePart write) {
     if (!bytes.empty()) munmap(const_cast<char*>(bytes.data()), bytes.size());
   };
   const absl::StatusOr<Dump> dump =
-      exporter::ReadDump(bytes, input.question.substr(1), static_cast<exporter::ReadThreads>(input.question[0]));
+      formats::ReadDump(bytes, input.question.substr(1), static_cast<formats::ReadThreads>(input.question[0]));
   if (!dump.ok()) return dump.status();
   EncodeDump(*dump, write);
   return absl::OkStatus();

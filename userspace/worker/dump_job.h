@@ -17,12 +17,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "userspace/export/dump_reader.h"
-#include "userspace/worker/worker.h"
+#include "userspace/formats/dump_reader.h"
+#include "userspace/worker/reader_job.h"
 
 namespace heaptap::worker {
 
-// Of an answer. Names can be longer than the dump, where they repeat.
+// The longest answer. Names can be longer than the dump, where they repeat.
 inline constexpr size_t kMaxDumpAnswerBytes = size_t{1} << 30;
 // Functions that have names in a dump. The largest programs have a million.
 inline constexpr size_t kMaxDumpSymbols = 1 << 22;
@@ -30,15 +30,15 @@ inline constexpr size_t kMaxDumpSymbols = 1 << 22;
 inline constexpr size_t kMaxDumpWarnings = 1 << 16;
 
 // The question of Job::kDump. `name`: of the file, for messages.
-std::string DumpQuestion(absl::string_view name, exporter::ReadThreads threads);
+std::string DumpQuestion(absl::string_view name, formats::ReadThreads threads);
 
-// Maps the file, so that only its profile takes memory. Errors as exporter::ReadDump.
+// Maps the file, so that only its profile takes memory. Errors as formats::ReadDump.
 absl::Status ReadDumpFile(const ReaderInput& input, WritePart write);
 
 // As a sequence of bytes, in pieces, and back. The bytes may be hostile: InvalidArgument if they do not keep what
 // profile::Profile promises, or exceed a bound.
-void EncodeDump(const exporter::Dump& dump, WritePart write);
-absl::StatusOr<exporter::Dump> DecodeDump(absl::string_view bytes);
+void EncodeDump(const formats::Dump& dump, WritePart write);
+absl::StatusOr<formats::Dump> DecodeDump(absl::string_view bytes);
 
 }  // namespace heaptap::worker
 

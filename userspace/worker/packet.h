@@ -27,7 +27,7 @@ struct Packet {
   std::vector<base::FileDescriptor> descriptors = {};
 };
 
-// REQUIRES: within the bounds above. Waits for room. Unavailable: the other end is gone.
+// Waits for room. Unavailable: the other end is gone. InvalidArgument: a packet beyond the bounds.
 absl::Status SendPacket(int socket, absl::string_view bytes, absl::Span<const int> descriptors = {});
 
 // The next packet, for which it waits. Unavailable: the other end is gone. InvalidArgument: a packet beyond the bounds.

@@ -20,7 +20,7 @@
 namespace heaptap::worker {
 namespace {
 
-// Of a file with probes: of an ordinary program's 10 segments, one is executable.
+// The most executable segments of a file with probes. An ordinary program has one, among ten segments.
 constexpr size_t kMaxCodeSegments = 64;
 
 absl::StatusOr<FileVersion> VersionOf(int fd) {

@@ -20,7 +20,7 @@
 #include "userspace/unwind/file_table.h"
 #include "userspace/unwind/table.h"
 #include "userspace/worker/file_version.h"
-#include "userspace/worker/worker.h"
+#include "userspace/worker/reader_job.h"
 
 namespace heaptap::worker {
 
@@ -34,10 +34,10 @@ absl::StatusOr<FileFacts> DecodeFacts(absl::string_view answer);
 
 // The question of Job::kSymbols. The answer is for symbolize::ReadAnswer.
 struct SymbolsHead {
-  // Of Request::descriptors: debug files, then files with shared debug information.
+  // The numbers among Request::descriptors: debug files, then files with shared debug information.
   uint32_t debug_files = 0;
   uint32_t shared_files = 0;
-  // Of Request::paths: DebugPaths, then SharedPaths.
+  // The numbers among Request::paths: DebugPaths, then SharedPaths.
   uint32_t debug_paths = 0;
   uint32_t last_stage = 0;  // symbolize::Stage
 };
@@ -54,7 +54,7 @@ struct TableOfFile {
   unwind::FileTable table = {};
 };
 inline constexpr uint64_t kMaxTableBytes = unwind::kMaxRows * sizeof(heaptap_row) + 4096;
-// Of an answer without a table too.
+// Also reads an answer without a table.
 absl::StatusOr<IdentityOfFile> DecodeIdentity(absl::string_view answer);
 absl::StatusOr<TableOfFile> DecodeTable(absl::string_view answer);
 

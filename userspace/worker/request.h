@@ -55,7 +55,7 @@ struct JobFile {
   int fd = -1;  // stays the caller's
   pid_t pid = 0;
   elf::Mapping mapping = {};
-  // Of which file it must be a version: the process may have mapped another file there by now.
+  // The version that the file must have: the process may have mapped another file there by now.
   std::optional<FileVersion> version = {};
 };
 
@@ -96,6 +96,8 @@ struct Answer {
   // DeadlineExceeded, ResourceExhausted (bytes), Aborted (the worker died): the file's fault. Unavailable: not the
   // file's fault; the job may be tried again. Cancelled: see Limits. Other codes: the job's own.
   absl::Status status = {};
+  // How long the worker's processes were ready to run and had no processor, as crews tell.
+  absl::Duration processor_wait = {};
 
   bool IsFault() const {
     return absl::IsDeadlineExceeded(status) || absl::IsResourceExhausted(status) || absl::IsAborted(status);

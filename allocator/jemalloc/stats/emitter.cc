@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "allocator/platform/assert.h"
 #include "allocator/platform/system.h"
 
 namespace heaptap {
@@ -38,6 +39,7 @@ void StatisticsEmitter::BeginSection(const char* key, const char* heading) {
 }
 
 void StatisticsEmitter::EndSection() {
+  HEAPTAP_ASSERT(indentation_ != 0);
   EndObject();
   indentation_ -= 2;
 }

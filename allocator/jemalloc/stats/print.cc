@@ -159,7 +159,7 @@ void PrintStatistics(WriteFunction write, void* opaque, const char* options) {
   if (write == nullptr) write = WriteMessage;
   TakeSnapshot();
   // A snapshot is too large for the stack of a small thread.
-  constexpr size_t kBytes = (sizeof(Snapshot) + kPageSize - 1) & ~(kPageSize - 1);
+  constexpr size_t kBytes = RoundUp(sizeof(Snapshot), kPageSize);
   Snapshot* snapshot = static_cast<Snapshot*>(MapAligned(kBytes, kPageSize));
   if (snapshot == nullptr) {
     Message message;

@@ -75,7 +75,8 @@ def test_control_blocks_that_stall(start_service):
 
 
 def test_slow_control_blocks(start_service):
-    hold(start_service(loops=0), "control blocks that are slow", attacks.slow_control_blocks)
+    # A hundred processes use one processor together, now here and now there.
+    hold(start_service(loops=2), "control blocks that are slow", attacks.slow_control_blocks)
 
 
 def test_start_beside_slow_control_blocks(start_service):
@@ -177,6 +178,10 @@ def test_new_code_without_end(start_service):
 
 def test_storm_of_forks(start_service):
     hold(start_service(loops=LOOPS), "forks that sample once", attacks.storm_of_forks)
+
+
+def test_start_beside_a_storm_of_forks(start_service):
+    start_service().hold_restart("start beside forks that sample once", attacks.storm_of_forks)
 
 
 def test_sleepers(start_service):

@@ -31,7 +31,7 @@ DAEMON = ["--budget", "0.5", "--rule", "comm=dear lg-sample=10", "--rule", "comm
 
 class Rates:
     """The rates of processes over time, by PID, from their control blocks. A raised rate stays for ten seconds at least
-    (userspace/recording/rates.cc), so none is missed. The daemon, which may be busy, is not asked."""
+    (userspace/targets/rates.cc), so none is missed. The daemon, which may be busy, is not asked."""
 
     def __init__(self):
         self.seen = collections.defaultdict(set)

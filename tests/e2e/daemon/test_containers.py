@@ -14,12 +14,14 @@ import pytest
 
 import symbols
 from container import Container, Image
-from harness import target, wait_until
+from harness import TIME_SCALE, target, wait_until
 
 DAEMON = ["--exact", "--dump-at-exit", "always"]
 # Of the first process that maps a library.
 LOSSES_ALLOWED = ("beginning",)
 BEGINNING = {"beginning": 1}
+# On an emulated machine, the probes may be attached before its first allocation.
+BEGINNINGS = ({}, BEGINNING) if TIME_SCALE > 1 else (BEGINNING,)
 # Blocks per second.
 PACE = 20000
 
@@ -81,7 +83,8 @@ def test_recorded_symbolised_and_dumped(lab, daemon, new_container, own_file_sys
     pid = puppet.target_pid
     puppet.ask("keep 100 1000")
     entry = daemon.processes()[pid]
-    assert (entry["live_objects"], entry["command"], entry["losses"]) == (100, "puppet", BEGINNING)
+    assert (entry["live_objects"], entry["command"]) == (100, "puppet")
+    assert entry["losses"] in BEGINNINGS
     collapsed = daemon.get(f"/pid/{pid}/collapsed")
     assert collapsed.status == 200
     assert re.search(r"(?m);main;obey;keep_blocks(;\S+)? 102400$", collapsed.body.decode())
@@ -107,7 +110,8 @@ def test_the_second_process_is_exact(lab, daemon, new_container):
     daemon.settle()
     puppet.ask("keep 100 1000")
     entry = daemon.processes()[puppet.target_pid]
-    assert (entry["samples"], entry["live_objects"], entry["losses"]) == (100, 100, BEGINNING)
+    assert (entry["samples"], entry["live_objects"]) == (100, 100)
+    assert entry["losses"] in BEGINNINGS
     for _ in range(2):
         allocated, recorded = paced_in(lab, daemon, container)
         assert allocated == recorded
@@ -124,7 +128,7 @@ def test_one_file_in_two_containers(lab, daemon, new_container):
     for number, puppet in enumerate(puppets):
         entry = daemon.processes()[puppet.target_pid]
         # The file of the image may have probes already: for the first of both, those of an earlier test's container.
-        assert entry["losses"] in ((BEGINNING,) if number == 2 else ({}, BEGINNING))
+        assert entry["losses"] in (BEGINNINGS if number == 2 else ({}, BEGINNING))
         assert (entry["samples"], entry["live_objects"]) == (100 + number, 100 + number)
     # The next collector knows that, too.
     daemon.restart()

@@ -13,7 +13,7 @@ from lab import assert_one_clear_line
 from security import keeping_puppet
 
 NOBODY = 65534
-FAILURE = 1  # userspace/cli/exit_status.h
+FAILURE = 1  # userspace/cli/words/exit_status.h
 
 
 def mode(path):

@@ -17,7 +17,7 @@ from harness import DumpName, target, wait_until
 from security import assert_answers, assert_serves, keeping_puppet, start_hostile, start_talking
 
 DAEMON = ["--exact"]
-# The maximum of files with probes of one user; see userspace/recording/probe_files.cc.
+# The maximum of files with probes of one user; see userspace/attach/probe_files.cc.
 FILES_OF_USER = 32
 # PERF_RECORD_MMAP2 has at least 72 bytes, plus the file's name.
 MAPPINGS, MAPPING_EVENT_BYTES = 20000, 72

@@ -92,12 +92,15 @@ def test_each_has_them_though_the_collector_is_killed(lab, start_daemon):
         daemon.restart()
     program.ends()
     truth = read_truth(program)
-    wait_until(lambda: {entry["pid"] for entry in daemon.books()} >= set(truth), "each is closed")
+
+    # A collector that starts between a process's start and its first probe opens books that stay empty, and closes them
+    # before those that wait for unwind tables.
+    def mine():
+        return [entry for entry in daemon.books() if entry["name"] == COMMAND and entry["samples_allocated"] != 0]
+    wait_until(lambda: {entry["pid"] for entry in mine()} >= set(truth), "each is closed")
     assert 0 not in {entry["pid"] for entry in daemon.books()}
-    # A collector that starts between a process's start and its first probe opens books that stay empty.
-    mine = [entry for entry in daemon.books() if entry["name"] == COMMAND and entry["samples_allocated"] != 0]
-    assert {entry["pid"] for entry in mine} == set(truth)
-    for entry in mine:
+    assert {entry["pid"] for entry in mine()} == set(truth)
+    for entry in mine():
         assert_is_true(entry, truth)
 
 

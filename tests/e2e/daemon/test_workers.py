@@ -78,6 +78,13 @@ def named_puppet(lab, name, library=LIBRARY):
     return process
 
 
+def session_niceness(pid):
+    """Beside other sessions (sched(7), "The autogroup feature"); without such groups, that of the process."""
+    if not os.path.exists("/proc/self/autogroup"):
+        return os.getpriority(os.PRIO_PROCESS, pid)
+    return int(read(f"/proc/{pid}/autogroup").split()[-1])
+
+
 def test_what_workers_may_do(lab, start_daemon):
     """Workers share no memory with the daemon that either could write to, and have no more rights than they need."""
     daemon = start_daemon("--exact")
@@ -85,6 +92,7 @@ def test_what_workers_may_do(lab, start_daemon):
     puppet.ask(f"keep {BLOCKS} {BYTES}")
     daemon.wait_listed(puppet.pid)
     assert b"keep_blocks" in daemon.get(f"/pid/{puppet.pid}/collapsed").body
+    assert os.getpriority(os.PRIO_PROCESS, daemon.process.pid) == session_niceness(daemon.process.pid) == -20
     kinds = workers(daemon)
     assert set(kinds.values()) == {"hands", "reader", "foreground-reader"}
     for pid, kind in kinds.items():
@@ -98,7 +106,9 @@ def test_what_workers_may_do(lab, start_daemon):
             continue
         assert status["CapEff"] == status["CapPrm"] == "0" * 16
         assert status["Seccomp"] == SECCOMP_FILTER
-        assert os.getpriority(os.PRIO_PROCESS, pid) == (19 if kind == "reader" else 10)
+        niceness = 19 if kind == "reader" else 10
+        assert os.getpriority(os.PRIO_PROCESS, pid) == niceness
+        assert session_niceness(pid) in (0, niceness), "an ordinary session, where the kernel tells sessions apart"
         assert read(f"/proc/{pid}/oom_score_adj") == "1000\n"
         # It has more only while it reads a file.
         wait_until(lambda pid=pid: set(os.listdir(f"/proc/{pid}/fd")) <= {"0", "1", "2"}, f"worker {pid} keeps descriptors")

@@ -94,7 +94,7 @@ def killed_in(lab, call, number):
 
 
 # The creation of the files, the tables, points that a reader has seen, a commit.
-@pytest.mark.parametrize("call, number", (("openat", 2), ("pwrite64", 40), ("pwrite64", 150), ("fdatasync", 3)))
+@pytest.mark.parametrize("call, number", (("openat", 2), ("pwrite64", 40), ("pwrite64", 100), ("fdatasync", 3)))
 def test_a_kill(lab, call, number):
     assert killed_in(lab, call, number)
 

@@ -23,8 +23,8 @@ LOSSES_OF_KERNEL = () if HAS_MEMORY_AT_EXIT else ("frees_unread",)
 
 
 def read(text):
-    """All books in the stderr of a heaptap, in the order of closing."""
-    return [json.loads(line)["books"] for line in text.splitlines() if line.startswith('{"books"')]
+    """All books in the stderr of a heaptap, in the order of closing. A line that is still being written is left out."""
+    return [json.loads(line)["books"] for line in text.splitlines(True) if line.startswith('{"books"') and line.endswith("\n")]
 
 
 def losses(books):

@@ -31,10 +31,15 @@ def memory_max():
 def limit_self():
     """For a child that has not called exec yet (preexec_fn). A container may forbid to raise limits."""
     files = int(setting("LimitNOFILE"))
-    for kind, limit in ((resource.RLIMIT_NOFILE, files), (resource.RLIMIT_MEMLOCK, resource.RLIM_INFINITY)):
+    niceness = 20 - int(setting("LimitNICE"))  # the kernel's form (setrlimit(2))
+    for kind, limit in ((resource.RLIMIT_NOFILE, files), (resource.RLIMIT_MEMLOCK, resource.RLIM_INFINITY),
+                        (resource.RLIMIT_NICE, niceness)):
         with contextlib.suppress(ValueError):
             resource.setrlimit(kind, (limit, limit))
     os.umask(int(setting("UMask"), 8))
     with contextlib.suppress(PermissionError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
         file.write(setting("OOMScoreAdjust"))
     os.setpriority(os.PRIO_PROCESS, 0, int(setting("Nice")))
+    # What the daemon does itself with LimitNICE.
+    with contextlib.suppress(FileNotFoundError), open("/proc/self/autogroup", "w", encoding="ascii") as file:
+        file.write(setting("Nice"))

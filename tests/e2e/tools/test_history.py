@@ -53,8 +53,12 @@ def test_growth_marks_and_end(lab, daemon):
             if "keep_blocks" in [frame["function"] for frame in path["frames"]]]
     # What lies outside 99 % is in the row of all others.
     assert [size // SIZE for size in kept] in ([100], [99]), report
-    text = daemon.client("diff", f"{puppet.pid}@{first}", f"{puppet.pid}@{second}")
-    assert "keep_blocks puppet.c:" in text and "keep_deep puppet.c:" in text, text
+
+    def has_names():
+        text = daemon.client("diff", f"{puppet.pid}@{first}", f"{puppet.pid}@{second}")
+        return "keep_blocks puppet.c:" in text and "keep_deep puppet.c:" in text
+    # They are looked up after the points.
+    wait_until(has_names, "the paths of both moments have names")
     growth = json.loads(daemon.client("diff", "--json", f"{puppet.pid}@{first}", f"{puppet.pid}@{second}"))
     assert growth["call_paths"][0]["bytes"] // SIZE in (400, 401), growth
     text = daemon.client("history", "puppet")

@@ -83,7 +83,7 @@ def test_options(command):
 
 
 def test_statuses():
-    status = read("userspace/cli/exit_status.h")
+    status = read("userspace/cli/words/exit_status.h")
     numbers = {int(number) for number in re.findall(r"^  k\w+ = (\d+),", status, re.MULTILINE)}
     written = page("heaptap.1") + page("heaptap-run.1")
     found = {int(number) for number in re.findall(r"^\|[\[ ] \*(\d)\*$", written, re.MULTILINE)}

@@ -64,7 +64,8 @@ def pressed(browser):
 
 
 def click_number(browser, layer):
-    at = browser.script("return heaptap.timeline.placeOfNumber(arguments[0])", layer)
+    find = "return heaptap.timeline.placeOfNumber(arguments[0])"
+    at = wait_until(lambda: browser.script(find, layer), "the number is drawn")
     actions = ActionChains(browser.driver)
     actions.w3c_actions.pointer_action.move_to_location(int(at["x"]), int(at["y"]))
     actions.w3c_actions.pointer_action.click()
@@ -72,8 +73,8 @@ def click_number(browser, layer):
 
 
 def set_visibility(browser, state):
-    """As if the person looked at another tab ("hidden"), or came back ("visible"). A hidden timeline stays as it is, so that
-    its points do not move under the mouse of a test."""
+    """As if the person looked at another tab ("hidden"), or came back ("visible"). A hidden timeline stays as it is, even if
+    an answer is on its way, so that its points do not move under the mouse of a test."""
     browser.script(f"Object.defineProperty(document, 'visibilityState', {{configurable: true, get: () => '{state}'}});"
                    "document.dispatchEvent(new Event('visibilitychange'))")
 
@@ -264,7 +265,7 @@ def test_a_layer_shows_its_path_alone(lab, browser, daemon):
     puppet.ask(f"start 10240 {SIZE}")
     wait_live(daemon, puppet.pid, 40960 * SIZE)
     # What only passes an allocation on, or starts the program, names no layer.
-    wait_until(lambda: {"keep_blocks", "start_blocks"} <= functions(document(daemon, puppet.pid)), "names")
+    wait_until(lambda: None not in functions(document(daemon, puppet.pid)), "names")
     browser.open(f"{address_of(daemon)}/#pid={puppet.pid}")
     browser.wait(".legend button")
     set_visibility(browser, "hidden")
@@ -299,6 +300,27 @@ def test_a_layer_shows_its_path_alone(lab, browser, daemon):
     browser.open(link)
     wait_until(lambda: live(browser) == "10.0M", "the link shows the same path")
     assert browser.text(".chip-text").startswith("path start_blocks ← ")
+    browser.open("about:blank")
+
+
+def test_names_that_come_later(lab, browser, daemon):
+    """A layer that is shown alone stays so when the daemon has found more names of its path."""
+    puppet = start(lab, daemon)
+    puppet.ask(f"keep 100 {SIZE}")
+    wait_live(daemon, puppet.pid, 100 * SIZE)
+    wait_until(lambda: None not in functions(document(daemon, puppet.pid)), "names")
+    browser.open(f"{address_of(daemon)}/#pid={puppet.pid}")
+    browser.wait(".legend button")
+    set_visibility(browser, "hidden")
+    browser.script("heaptap.past.history.paths.forEach(path => path.frames[0].short = 'puppet+0x10');"
+                   "heaptap.timeline.update(heaptap.past.history);"
+                   "document.querySelector('.legend button').click()")
+    assert legend(browser)[0].startswith("puppet+0x10 ← ") and live(browser) == "0"
+    set_visibility(browser, "visible")
+    wait_until(lambda: live(browser) == "100.0K", "the same layer")
+    assert browser.text(".chip-text").startswith("path keep_blocks ← ")
+    browser.driver.back()
+    wait_until(lambda: not browser.find(".chip-text"), "all layers")
     browser.open("about:blank")
 
 
@@ -398,6 +420,31 @@ def test_new_points_appear(lab, browser, daemon):
     browser.wait("#now").click()
     wait_until(lambda: live(browser) == "200.0K", "the profile of now")
     assert browser.script("return document.activeElement.id") == "now"
+    browser.open("about:blank")
+
+
+# Answers wait for heaptap.letGo() from now on.
+HOLD_ANSWERS = """
+heaptap.held = 0;
+const gate = new Promise(resolve => { heaptap.letGo = resolve; });
+const read = window.fetch;
+window.fetch = async (...words) => { const answer = await read(...words); heaptap.held++; await gate; return answer; };
+"""
+
+
+def test_an_answer_that_comes_when_nobody_looks(lab, browser, daemon):
+    puppet = start(lab, daemon)
+    keep_changing(daemon, puppet, 100)
+    browser.open(of_all(daemon, puppet))
+    browser.wait(".timeline canvas")
+    browser.script(HOLD_ANSWERS)
+    wait_until(lambda: browser.script("return heaptap.held") > 0, "an answer is on its way")
+    set_visibility(browser, "hidden")
+    shown = points(browser)
+    browser.driver.execute_async_script("heaptap.letGo(); setTimeout(arguments[0])")
+    assert points(browser) == shown
+    set_visibility(browser, "visible")
+    wait_until(lambda: points(browser) != shown, "it reads on")
     browser.open("about:blank")
 
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The hands that this process has started (userspace/worker/hands.h), for tests that stop or kill them.
+// The hands that this process has started (userspace/crews/hands.h), for tests that stop or kill them.
 #ifndef HEAPTAP_TESTS_UNIT_SUPPORT_OWN_HANDS_H_
 #define HEAPTAP_TESTS_UNIT_SUPPORT_OWN_HANDS_H_
 
+#include <signal.h>
 #include <sys/types.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -31,6 +33,15 @@ inline std::vector<pid_t> OwnHands() {
     if (process::NameOf(pid) == "heaptap-hands" && is_child(pid)) hands.push_back(pid);
   }
   return hands;
+}
+
+// Returns when they are stopped. Before, they would count as hands that only wait for a processor.
+inline void StopOwnHands() {
+  for (const pid_t pid : OwnHands()) {
+    kill(pid, SIGSTOP);
+    siginfo_t info;
+    waitid(P_PID, pid, &info, WSTOPPED | WEXITED | WNOWAIT);
+  }
 }
 
 }  // namespace heaptap

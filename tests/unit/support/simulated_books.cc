@@ -20,7 +20,7 @@ class SimulatedUnwindMaps final : public UnwindMaps {
  public:
   explicit SimulatedUnwindMaps(SimulatedKernel& kernel) : kernel_(kernel) {}
 
-  absl::Status AddTable(uint32_t, absl::Span<const heaptap_rows>) override { return absl::OkStatus(); }
+  absl::Status AddNodes(uint32_t, uint32_t, absl::Span<const heaptap_rows>) override { return absl::OkStatus(); }
   void RemoveTable(uint32_t, uint32_t) override {}
   absl::Status SetFile(const heaptap_file_key&, const heaptap_file&) override { return absl::OkStatus(); }
   void RemoveFile(const heaptap_file_key&) override {}

@@ -7,6 +7,7 @@
 
 #include <atomic>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 
@@ -40,7 +41,8 @@ bool Mutex::AwaitWithTimeout(const Condition& condition, Duration timeout) {
   return AwaitWithDeadline(condition, Now() + timeout);
 }
 
-bool Mutex::AwaitWithDeadline(const Condition& condition, Time deadline) {
+// Its declaration does not say that it releases the mutex for a while.
+ABSL_NO_THREAD_SAFETY_ANALYSIS bool Mutex::AwaitWithDeadline(const Condition& condition, Time deadline) {
   while (!condition.Eval()) {
     if (Now() >= deadline) return false;
     Unlock();

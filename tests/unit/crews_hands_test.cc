@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+
+#include "absl/time/clock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/support/child.h"
+#include "tests/unit/support/crowded_processor.h"
+#include "tests/unit/support/fake_clock.h"
+#include "tests/unit/support/own_hands.h"
+#include "userspace/crews/hands.h"
+#include "userspace/process/maps.h"
+#include "userspace/process/proc_files.h"
+
+namespace heaptap::worker {
+namespace {
+
+// A busy machine may let hands wait for long.
+constexpr absl::Duration kPatience = absl::Minutes(1);
+
+TEST(Hands, SeeWhatThisProcessSees) {
+  Hands hands({.patience = kPatience});
+  const auto expected = process::ReadExecutableMappings(getpid());
+  const auto given = hands.ReadExecutableMappings(getpid());
+  ASSERT_TRUE(given.ok()) << given.status();
+  EXPECT_EQ(*given, *expected);
+  for (const elf::Mapping& mapping : *given) {
+    if (mapping.inode == 0) continue;
+    struct stat status;
+    ASSERT_EQ(stat(mapping.path.c_str(), &status), 0);
+    const auto version = hands.Version(getpid(), mapping);
+    ASSERT_TRUE(version.ok()) << version.status();
+    EXPECT_EQ(*version, ToVersion(status));
+  }
+}
+
+TEST(Hands, FactsAndThreads) {
+  Hands hands({.patience = kPatience});
+  const auto facts = hands.Facts(getpid());
+  ASSERT_TRUE(facts.ok()) << facts.status();
+  EXPECT_EQ(facts->command, process::NameOf(getpid()));
+  EXPECT_EQ(facts->executable, process::OwnExecutable());
+  EXPECT_EQ(facts->user, getuid());
+  const auto tid = static_cast<uint32_t>(gettid());
+  const auto names = hands.ThreadNames(getpid(), {tid, 1u << 30});
+  ASSERT_TRUE(names.ok()) << names.status();
+  ASSERT_EQ(names->size(), 1u);
+  EXPECT_EQ(names->at(tid), facts->command);
+}
+
+TEST(Hands, ProcessThatIsNotThere) {
+  Hands hands({.patience = kPatience});
+  EXPECT_TRUE(absl::IsNotFound(hands.ReadExecutableMappings(1 << 30).status()));
+  EXPECT_TRUE(absl::IsNotFound(hands.Facts(1 << 30).status()));
+  EXPECT_FALSE(hands.Version(1 << 30, {.start = 4096, .end = 8192, .inode = 1}).ok());
+}
+
+TEST(Hands, AControlBlockIsReadOnlyOfTheRightProcess) {
+  Hands hands({.patience = kPatience});
+  heaptap_control control = {};
+  control.magic = HEAPTAP_CONTROL_MAGIC;
+  control.version = HEAPTAP_CONTROL_VERSION;
+  control.size = sizeof(control);
+  control.lg_sample = 17;
+  const ControlOrder read = {.address = reinterpret_cast<uint64_t>(&control)};
+  const auto given = hands.Control(getpid(), read, [] { return true; });
+  ASSERT_TRUE(given.ok()) << given.status();
+  EXPECT_EQ(given->lg_sample, 17u);
+  EXPECT_TRUE(absl::IsNotFound(hands.Control(getpid(), read, [] { return false; }).status()));
+  const ControlOrder take = {.verb = ControlVerb::kTake,
+                             .argument = 5,
+                             .follows = 1,
+                             .collector = 4711,
+                             .address = reinterpret_cast<uint64_t>(&control)};
+  ASSERT_TRUE(hands.Control(getpid(), take, [] { return true; }).ok());
+  EXPECT_EQ(control.collector_lg_sample, 5u);
+  EXPECT_EQ(control.collector_pid, 4711u);
+}
+
+// A machine with more work than processors.
+TEST(Hands, AreNotLateWhileTheyOnlyWaitForAProcessor) {
+  Hands hands({.patience = absl::Milliseconds(30), .longest = kPatience});
+  ASSERT_TRUE(hands.Facts(getppid()).ok());
+  hands.TakeProcessorWait();
+  CrowdedProcessor processor;
+  pid_t taken = 0;
+  // Those of earlier tests may be zombies.
+  for (const pid_t pid : OwnHands()) taken = processor.Take(pid) ? pid : taken;
+  ASSERT_NE(taken, 0);
+  std::atomic<bool> has_answer = false;
+  std::thread end([&] {
+    const auto is_asked = [taken] {
+      const auto scheduling = process::SchedulingOf(taken);
+      return scheduling.has_value() && scheduling->is_ready;
+    };
+    while (!has_answer && !is_asked()) absl::SleepFor(absl::Milliseconds(1));
+    // Several times the patience.
+    absl::SleepFor(absl::Milliseconds(150));
+    processor.Release();
+  });
+  const auto facts = hands.Facts(getppid());
+  has_answer = true;
+  end.join();
+  EXPECT_TRUE(facts.ok()) << facts.status();
+  EXPECT_GT(hands.TakeProcessorWait(), absl::Milliseconds(100)) << "the time without a processor is told";
+  EXPECT_EQ(hands.TakeProcessorWait(), absl::ZeroDuration());
+}
+
+// Stopped hands stand for hands that wait in the kernel.
+class LateHandsTest : public ::testing::Test {
+ protected:
+  // A call that ends with the hands' patience.
+  absl::Status BeLate(Hands& hands, absl::Duration patience) {
+    StopOwnHands();
+    std::thread time([&] {
+      constexpr absl::Duration kRest = absl::Milliseconds(1);
+      clock_.AwaitWaiter(patience);
+      clock_.Advance(patience - kRest);
+      clock_.AwaitWaiter(kRest);
+      clock_.Advance(kRest);
+    });
+    absl::Status late = hands.ReadExecutableMappings(getpid()).status();
+    time.join();
+    return late;
+  }
+
+  FakeClock clock_;
+};
+
+TEST_F(LateHandsTest, AreReplacedAndTheProcessRests) {
+  Hands hands;
+  ASSERT_TRUE(hands.ReadExecutableMappings(getpid()).ok());
+  const absl::Status late = BeLate(hands, Hands::kDefault.patience);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(late)) << late;
+  // Without waiting: the clock stands still, so a wait would never end.
+  EXPECT_TRUE(absl::IsUnavailable(hands.ReadExecutableMappings(getpid()).status()));
+  clock_.Advance(Hands::kRest.first - absl::Nanoseconds(1));
+  EXPECT_TRUE(absl::IsUnavailable(hands.ReadExecutableMappings(getpid()).status()));
+  // Another process of the same user is looked at.
+  EXPECT_TRUE(hands.ReadExecutableMappings(getppid()).ok());
+  clock_.Advance(absl::Nanoseconds(1));
+  EXPECT_TRUE(hands.ReadExecutableMappings(getpid()).ok());
+}
+
+TEST_F(LateHandsTest, WhoIsLateAgainRestsLonger) {
+  Hands hands;
+  ASSERT_TRUE(hands.ReadExecutableMappings(getpid()).ok());
+  for (absl::Duration rest = Hands::kRest.first; rest <= 4 * Hands::kRest.first; rest *= 2) {
+    EXPECT_TRUE(absl::IsDeadlineExceeded(BeLate(hands, Hands::kDefault.patience)));
+    clock_.Advance(rest - absl::Nanoseconds(1));
+    EXPECT_TRUE(absl::IsUnavailable(hands.ReadExecutableMappings(getpid()).status())) << rest;
+    clock_.Advance(absl::Nanoseconds(1));
+    // The new hands have to start.
+    ASSERT_TRUE(hands.ReadExecutableMappings(getppid()).ok());
+  }
+}
+
+TEST(Hands, KilledOnesAreReplaced) {
+  Hands hands({.patience = kPatience});
+  for (int round = 0; round < 3; round++) {
+    ASSERT_TRUE(hands.ReadExecutableMappings(getpid()).ok());
+    for (const pid_t pid : OwnHands()) kill(pid, SIGKILL);
+  }
+}
+
+}  // namespace
+}  // namespace heaptap::worker

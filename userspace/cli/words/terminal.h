@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The terminal that a command writes to. Functions here are thread-safe.
+#ifndef HEAPTAP_USERSPACE_CLI_WORDS_TERMINAL_H_
+#define HEAPTAP_USERSPACE_CLI_WORDS_TERMINAL_H_
+
+#include <cstddef>
+
+namespace heaptap::cli {
+
+// The columns of the terminal that this descriptor is; 0: it is none.
+size_t TerminalWidth(int fd);
+
+}  // namespace heaptap::cli
+
+#endif  // HEAPTAP_USERSPACE_CLI_WORDS_TERMINAL_H_

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "userspace/formats/text_profile.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "userspace/profile/unbias.h"
+
+namespace heaptap::formats {
+namespace {
+
+using profile::Estimate;
+
+// The share of its standard error by which that of equal samples may differ and still stand for it.
+constexpr double kEqualDeviation = 0.1;
+
+// What readers make of the counts of an estimate.
+Estimate ReadBack(const Estimate& estimate, uint64_t period) {
+  const profile::BiasedCount count = profile::Bias(estimate.objects, estimate.bytes, period);
+  Estimate read = {.samples = count.objects, .sampled_bytes = count.bytes, .bytes = estimate.bytes};
+  if (period > 1) read.variance = profile::VarianceOfEqualSamples(read);
+  return read;
+}
+
+bool Follows(const Estimate& estimate, uint64_t period) {
+  const Estimate read = ReadBack(estimate, period);
+  const double deviation = std::sqrt(estimate.variance);
+  return read.samples == estimate.samples &&
+         std::fabs(std::sqrt(read.variance) - deviation) <= kEqualDeviation * deviation;
+}
+
+void AppendSamples(size_t stack, const absl::AlphaNum& thread, const Estimate& live, const Estimate& allocated,
+                   uint64_t period, std::string& out) {
+  if (Follows(live, period) && Follows(allocated, period)) return;
+  absl::StrAppend(&out, kSamplesComment, stack, " t", thread, ": ");
+  absl::StrAppend(&out, live.samples, ": ", profile::ToWhole(std::sqrt(live.variance)), " [");
+  absl::StrAppend(&out, allocated.samples, ": ", profile::ToWhole(std::sqrt(allocated.variance)), "]\n");
+}
+
+void AppendSamplesOf(absl::Span<const Row> rows, uint64_t period, std::string& out) {
+  for (size_t i = 0; i < rows.size(); i++) {
+    AppendSamples(i + 1, "*", rows[i].live, rows[i].allocated, period, out);
+    for (const profile::ThreadShare& share : rows[i].context->threads) {
+      if (share.live.IsZero() && share.allocated.IsZero()) continue;
+      AppendSamples(i + 1, share.tid, share.live, share.allocated, period, out);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Row> Rows(const profile::Profile& profile) {
+  std::vector<Row> rows;
+  rows.reserve(profile.contexts.size());
+  for (const profile::Context& context : profile.contexts) {
+    Row row = {&context, context.Live(), context.Allocated()};
+    if (!row.live.IsZero() || !row.allocated.IsZero()) rows.push_back(row);
+  }
+  std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
+    if (a.live.bytes != b.live.bytes) return a.live.bytes > b.live.bytes;
+    return a.context->frames < b.context->frames;
+  });
+  return rows;
+}
+
+void AppendAddresses(const profile::Context& context, std::string& out) {
+  uint64_t less = 1;
+  for (uint64_t frame : context.frames) {
+    absl::StrAppend(&out, " 0x", absl::Hex(frame > less ? frame - less : frame));
+    less = 0;
+  }
+  if (context.frames.empty()) absl::StrAppend(&out, " 0x", absl::Hex(kUnknownFrame));
+}
+
+void AppendLineOf(absl::string_view text, std::string& out) {
+  for (char c : text) {
+    auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f) {
+      absl::StrAppendFormat(&out, "\\%03o", byte);
+    } else {
+      out.push_back(c);
+    }
+  }
+}
+
+void AppendWarnings(const profile::Profile& profile, std::string& out) {
+  for (const std::string& warning : profile.warnings) {
+    out.append("%warn ");
+    AppendLineOf(warning, out);
+    out.push_back('\n');
+  }
+}
+
+uint64_t WrittenPeriod(const profile::Profile& profile, absl::Span<const Row> rows) {
+  double longest = std::numeric_limits<double>::infinity();
+  for (const Row& row : rows) {
+    longest = std::min({longest, profile::LongestPeriod(row.live), profile::LongestPeriod(row.allocated)});
+  }
+  if (static_cast<double>(profile.period) <= longest) return profile.period;
+  return longest < 1 ? 1 : std::bit_floor(static_cast<uint64_t>(longest));
+}
+
+void AppendMappedLibraries(const profile::Profile& profile, absl::Span<const Row> rows, uint64_t period,
+                           std::string& out) {
+  out.append("\nMAPPED_LIBRARIES:\n");
+  if (profile.time.has_value()) {
+    absl::StrAppend(&out, kTimeComment, absl::FormatTime(absl::RFC3339_full, *profile.time, absl::UTCTimeZone()), "\n");
+  }
+  if (period != profile.period) absl::StrAppend(&out, kPeriodComment, profile.period, "\n");
+  if (profile.several_periods) absl::StrAppend(&out, kSeveralPeriodsComment, "\n");
+  if (!profile.raw) AppendSamplesOf(rows, period, out);
+  for (size_t i = 0; i < rows.size(); i++) {
+    if (rows[i].context->truncated) absl::StrAppend(&out, kCutComment, i + 1, "\n");
+  }
+  for (const elf::Mapping& mapping : profile.mappings) {
+    if (!mapping.build_id.empty()) {
+      absl::StrAppend(&out, kBuildIdComment, absl::Hex(mapping.start), " ", absl::BytesToHexString(mapping.build_id),
+                      "\n");
+    }
+    absl::StrAppendFormat(&out, "%08x-%08x r-xp %08x %02x:%02x %d", mapping.start, mapping.end, mapping.file_offset,
+                          mapping.device_major, mapping.device_minor, mapping.inode);
+    if (!mapping.path.empty()) {
+      out.push_back(' ');
+      AppendLineOf(mapping.path, out);
+    }
+    out.push_back('\n');
+  }
+}
+
+size_t EstimateSize(const profile::Profile& profile, absl::Span<const Row> rows) {
+  // By usual lengths of lines and addresses.
+  size_t size = 4096;
+  for (const Row& row : rows) size += 80 + row.context->frames.size() * 15 + row.context->threads.size() * 40;
+  for (const elf::Mapping& mapping : profile.mappings) size += 150 + mapping.path.size();
+  return size;
+}
+
+}  // namespace heaptap::formats
