@@ -10,7 +10,7 @@ TARGET_PROGRAMS := $(addprefix $(TARGETS)/,wiki_leak wiki_leak_static puppet kee
   contexts depth fork_storm without_bpf foreign cpp_program callers frames frames_realigned loader jit forged hostile hostile_mount hostile_victim crowd mappings named_threads \
   mtev_endpoints recent small_stacks resets short_lived hungry paced short_threads \
   deep_frames pending until_null refuse_call every_request grants \
-  libleft.so libright.so libbare.so libdeep.so libstop_at_last_dump.so libstop_when_ready.so libshifted_clock.so statistics_print libstatistics.so wiki_leak_jemalloc jemalloc_example \
+  libleft.so libright.so libbare.so libdeep.so libstop_at.so libshifted_clock.so statistics_print libstatistics.so wiki_leak_jemalloc jemalloc_example \
   jemalloc_example_conf jemalloc_example_static heaptap_example other_jemalloc other_jemalloc_linked environment_static \
   pool pool_static buffers global named_heap doors_static doors_own doors_own_static doors_cxx_static doors_cxx_own puppet_guest)
 
@@ -66,7 +66,7 @@ $(TARGETS)/wiki_leak_static: tests/targets/wiki_leak.c $(BUILD)/libheaptap.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) -O0 -g $(WARNINGS) -Wno-unused-result -static $^ -o $@
 
-$(TARGETS)/libstop_at_last_dump.so $(TARGETS)/libstop_when_ready.so $(TARGETS)/libshifted_clock.so: $(TARGETS)/lib%.so: tests/targets/%.c
+$(TARGETS)/libstop_at.so $(TARGETS)/libshifted_clock.so: $(TARGETS)/lib%.so: tests/targets/%.c
 	$(say) CC $@
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(TARGET_FLAGS) -fPIC -shared $< -o $@

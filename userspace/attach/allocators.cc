@@ -168,7 +168,7 @@ absl::Status Allocators::AttachAll(const std::vector<Inspection::Found>& files, 
 
 void Allocators::Look(const bpf::MappingEvent& event) {
   const base::OneThread one_thread(thread_);
-  if (options_.only_kept) return;
+  if (options_.only_kept || !options_.looks_for_new) return;
   const FileShown key(bpf::KernelDevice(event.mapping), event.mapping.inode, event.mapping.generation);
   if (files_seen_.size() > kMaxFilesSeen) files_seen_.clear();
   Seen& seen = files_seen_[key];

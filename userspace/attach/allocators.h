@@ -69,6 +69,7 @@ class Allocators {
     bool is_system_wide = false;  // nothing waits here, and processes have the files that they like
     bool follow = false;          // attach for every process that maps a file
     bool only_kept = false;       // attach to no other files than those of AttachFile
+    bool looks_for_new = true;    // look at each file that a process maps, and attach to it
     base::SubordinateIds ids = {};
     // System-wide: the process is to be looked at (again). The files that Inspect had to wait for have been read, or a
     // file of it can be looked at only later.

@@ -439,11 +439,10 @@ void Everyone::RepairSpaces(base::Instant now) {
 }
 
 void Everyone::LookAt(pid_t pid) {
-  Target* const target = means_.targets.FindRunning(pid);
-  if (target == nullptr) {
-    TryToRecord(pid);
-  } else {
+  if (Target* const target = means_.targets.FindRunning(pid); target != nullptr) {
     Inspect(*target);
+  } else if (!options_.system_wide->shall_end) {  // then the recording's control groups are unknown, too
+    TryToRecord(pid);
   }
 }
 

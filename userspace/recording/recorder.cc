@@ -144,6 +144,7 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
                   {.is_system_wide = options_.system_wide.has_value(),
                    .follow = options_.follow,
                    .only_kept = options_.system_wide.has_value() && options_.system_wide->only_libraries,
+                   .looks_for_new = !options_.system_wide.has_value() || !options_.system_wide->shall_end,
                    .ids = IdsFor(options_),
                    .look_again = [this](pid_t pid) { everyone_->LookAgain(pid); },
                    .on_attached =

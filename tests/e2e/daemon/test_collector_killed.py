@@ -244,7 +244,7 @@ def test_the_next_one_is_known_when_it_says_that_it_records(lab, start_daemon):
     pids = [shell.pid, *map(int, shell.answer().split())]
     wait_until(lambda: set(pids) <= set(daemon.processes()), "all are recorded")
     daemon.kill()
-    daemon.launch(env={"LD_PRELOAD": target("libstop_when_ready.so"), "NOTIFY_SOCKET": "/nobody"})
+    daemon.launch(env={"LD_PRELOAD": target("libstop_at.so"), "STOP_AT": "sendto:READY=1", "NOTIFY_SOCKET": "/nobody"})
     os.waitid(os.P_PID, daemon.process.pid, os.WSTOPPED | os.WNOWAIT)
     collectors = [control.control(pid, LIBRARY).collector_pid for pid in pids]
     daemon.process.signal(signal.SIGCONT)
@@ -254,7 +254,7 @@ def test_the_next_one_is_known_when_it_says_that_it_records(lab, start_daemon):
 
 def test_between_a_last_dump_and_the_end_of_the_books(lab, new_daemon):
     """The collector is killed right after the dump has its name; the next one closes the books with the same numbers."""
-    env = {"LD_PRELOAD": target("libstop_at_last_dump.so")}
+    env = {"LD_PRELOAD": target("libstop_at.so"), "STOP_AT": "linkat:.f.heap"}
     daemon = new_daemon("--exact", "--dump-at-exit", "always", env=env)
     daemon.start()
     puppet = lab.preloaded_puppet(env=EXACT)

@@ -8,12 +8,13 @@ Recording is exact. Error bounds: none.
 import contextlib
 import os
 import shutil
+import signal
 
 import pytest
 
 import control
 from daemons import EXACT, Daemon
-from harness import LIBRARY, PLACE, wait_until
+from harness import LIBRARY, PLACE, Session, target, wait_until
 from lab import assert_one_clear_line
 
 BLOCKS = 50
@@ -140,6 +141,27 @@ def test_a_process_that_leaves_the_group(lab, new_daemon, new_group):
     assert counted(daemon, puppet) == BLOCKS
     puppet.tell("exec /usr/bin/cat")
     wait_until(lambda: puppet.target_pid not in daemon.processes(), "its books are closed")
+
+
+def test_the_end_of_a_recording_leaves_other_processes_alone(lab, new_daemon, new_group):
+    """heaptap daemon --end knows no groups. A process outside of them starts while it takes over, with a library that it has
+    not seen yet."""
+    other = lab.path("other.so")
+    shutil.copy(LIBRARY, other)
+    wanted = new_group("wanted")
+    daemon = new_daemon("--exact", "--cgroup", wanted, everyone=True)
+    daemon.start()
+    assert counted(daemon, in_group(lab, wanted)) == BLOCKS
+    daemon.stop()
+    env = {"LD_PRELOAD": target("libstop_at.so"), "STOP_AT": "opendir:/recording"}
+    end = Session(daemon.command("--end"), daemon.folder, env=env)
+    os.waitid(os.P_PID, end.pid, os.WSTOPPED | os.WNOWAIT)
+    puppet = puppet_with(lab, other)
+    end.signal(signal.SIGCONT)
+    end.wait_said("^heaptap: the recording has ended$")
+    block = control.control(puppet.target_pid, other)
+    # 2, if a collector had recorded it and left.
+    assert (block.collector_pid, block.collector_follows) == (0, 0)
 
 
 def test_only_one_library(lab, new_daemon):

@@ -13,8 +13,9 @@ UNCONFIRMED_SAMPLES = 65536
 MAGIC = 0x0070617470616568
 HOST_OFFSET = 136  # of heaptap_control.host
 
-_FIELDS = "magic version size pid options active lg_sample collector_lg_sample collector_pid text_begin text_end"
-_SHAPE = struct.Struct("<QIIIIIIIIQQ")
+_FIELDS = ("magic version size pid options active lg_sample collector_lg_sample collector_pid text_begin text_end alloc_semaphore "
+           "max_frames collector_follows")
+_SHAPE = struct.Struct("<QIIIIIIIIQQQII")
 Control = collections.namedtuple("Control", _FIELDS)
 _WAITS_SHAPE = struct.Struct("<IIIII")
 Waits = collections.namedtuple("Waits", "size dump_turns dump_answers table_answers dump_patience")
