@@ -12,10 +12,10 @@ NO_RATE = 0xFFFFFFFF
 UNCONFIRMED_SAMPLES = 65536
 MAGIC = 0x0070617470616568
 HOST_OFFSET = 136  # of heaptap_control.host
+_FOLLOWS_OFFSET = 68  # of heaptap_control.collector_follows
 
-_FIELDS = ("magic version size pid options active lg_sample collector_lg_sample collector_pid text_begin text_end alloc_semaphore "
-           "max_frames collector_follows")
-_SHAPE = struct.Struct("<QIIIIIIIIQQQII")
+_FIELDS = "magic version size pid options active lg_sample collector_lg_sample collector_pid text_begin text_end"
+_SHAPE = struct.Struct("<QIIIIIIIIQQ")
 Control = collections.namedtuple("Control", _FIELDS)
 _WAITS_SHAPE = struct.Struct("<IIIII")
 Waits = collections.namedtuple("Waits", "size dump_turns dump_answers table_answers dump_patience")
@@ -58,6 +58,11 @@ def control(pid, library):
     block = Control(*_SHAPE.unpack(_read(pid, address(pid, library), _SHAPE.size)))
     assert block.magic == MAGIC, f"no control block: {block}"
     return block
+
+
+def follows(pid, library):
+    """Its collector_follows: HEAPTAP_COLLECTOR_LEFT, if a collector has recorded the process and no longer does."""
+    return struct.unpack("<I", _read(pid, address(pid, library) + _FOLLOWS_OFFSET, 4))[0]
 
 
 def waits(pid, library):
