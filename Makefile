@@ -192,6 +192,13 @@ PACKAGES := $(ABSL_PACKAGES) libbpf libdw liblzma re2 sqlite3 zlib
 PACKAGE_FLAGS = $(eval PACKAGE_FLAGS := $(patsubst -I%,-isystem%,$(filter-out -pthread,$(shell pkg-config --cflags $(PACKAGES) 2>/dev/null))))$(PACKAGE_FLAGS)
 # libiberty has no .pc file, and that of ncurses defines macros for every file.
 PACKAGE_LIBRARIES = $(eval PACKAGE_LIBRARIES := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -liberty -lncursesw -ltinfo)$(PACKAGE_LIBRARIES)
+# heaptap has the static libraries of all but the C library, where the system has them: its workers are processes, each of
+# which would load 45 libraries (8 ms instead of 1.6), and the one file runs on other distributions.
+C_LIBRARIES := -lm -lpthread -pthread
+static_library = $(if $(filter /%,$(shell $(CXX) -print-file-name=lib$(1:-l%=%).a)),-l:lib$(1:-l%=%).a,$(1))
+COLLECTOR_LIBRARIES = -Wl,--start-group $(foreach library,$(filter-out $(C_LIBRARIES),$(PACKAGE_LIBRARIES) \
+  $(shell pkg-config --static --libs $(filter-out absl_%,$(PACKAGES)))),$(call static_library,$(library))) -Wl,--end-group \
+  -static-libstdc++ -static-libgcc $(C_LIBRARIES)
 VERSION := 0.1.0
 # The folder of the page's script and style, which userspace/web/assets.cc embeds.
 WEB := $(BUILD)/web
@@ -251,7 +258,7 @@ $(BUILD)/libcollector.a: $(COLLECTOR_OBJECTS)
 
 $(BUILD)/heaptap: $(BUILD)/userspace/cli/main.o $(BUILD)/libcollector.a
 	$(say) LINK $@
-	$(Q)$(CXX) -pie -Wl,-z,relro,-z,now $(LDFLAGS) -o $@ $^ $(PACKAGE_LIBRARIES)
+	$(Q)$(CXX) -pie -Wl,-z,relro,-z,now $(LDFLAGS) -o $@ $^ $(COLLECTOR_LIBRARIES)
 
 # --- man pages --------------------------------------------------------------------------------------------------------
 

@@ -198,10 +198,12 @@ static __always_inline int tells_mappings(void) {
   return bpf_core_field_exists(with_seqcount->mm_lock_seq.sequence) || bpf_core_field_exists(with_int->mm_lock_seq);
 }
 
-/* A number that changes with the mappings. Before Linux 6.4 it is the size of all code, which does not show that a
- * library took the place of another of the same size (process_map sees that), or was mapped right over it (the
- * collector hears of that later). */
-static __always_inline __u64 state_of_mappings(struct mm_struct* memory) {
+/* A number that changes with the mappings of the current process. Before Linux 6.4 it is the size of all code, which
+ * does not show that a library took the place of another of the same size (process_map sees that), or was mapped right
+ * over it (the collector hears of that later). Global, so that the verifier looks at it once in each program
+ * (has_rights_of_root). */
+__noinline __u64 state_of_mappings(void) {
+  const struct mm_struct* const memory = bpf_get_current_task_btf()->mm;
   if (!memory) return 0;
   const struct mm_struct___seqcount* with_seqcount = (const struct mm_struct___seqcount*)memory;
   if (bpf_core_field_exists(with_seqcount->mm_lock_seq.sequence)) return with_seqcount->mm_lock_seq.sequence;
@@ -212,8 +214,7 @@ static __always_inline __u64 state_of_mappings(struct mm_struct* memory) {
 
 /* Called before each walk: notices changes of the process's mappings. */
 static __always_inline __u64 make_salt(struct heaptap_process* process, __u64 seed) {
-  struct task_struct* task = bpf_get_current_task_btf();
-  __u64 state = state_of_mappings(task->mm);
+  const __u64 state = state_of_mappings();
   /* Acquire and release: a program that sees the new state must see the new number of changes. */
   if (state != load_acquire(&process->state_of_mappings)) {
     __sync_fetch_and_add(&process->mappings, 1);
