@@ -21,6 +21,9 @@ GUEST_OF_JEMALLOC = "guest of jemalloc"
 GUEST_OF_GLIBC = "guest of glibc"
 HOSTS = {GUEST_OF_JEMALLOC: "libjemalloc.so.2", GUEST_OF_GLIBC: None}
 LIMIT_SECONDS = 500
+# On a busy machine the collector loads tables of unwinding late, and stacks wait for them in the kernel: four times as many
+# as by default.
+ROOM = ("--map-size", f"raw-stacks={128 << 20}")
 OPTIONS = "prof:true,prof_accum:true,lg_prof_sample:0,prof_final:true,prof_prefix:"
 
 
@@ -74,7 +77,7 @@ def record(subject, allocator, folder, name, collector, elsewhere=("", 0), wrapp
     before += ["setarch", "-R"]
     if allocator != JEMALLOC:
         binary = guests.place(folder) if allocator in HOSTS else harness.HEAPTAP
-        process = harness.Session(["run", "--books", "--exact", "-o", prefix, "--", *command], folder, before=before,
+        process = harness.Session(["run", "--books", "--exact", *ROOM, "-o", prefix, "--", *command], folder, before=before,
                                   binary=binary, **options)
     else:
         process = harness.Process([*before, *command], folder, **options)
