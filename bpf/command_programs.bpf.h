@@ -150,7 +150,7 @@ int tallies_deleted(struct heaptap_tallies_deleted* argument) {
  *   reads     its argument, the frees in the collector's memory; `processes`
  *   changes   `live`, `tallies`; figures of the process
  *   if full   nothing is entered
- *   cost      that of probe_frees */
+ *   cost      that of probe_free */
 SEC("syscall")
 int take_frees(struct heaptap_take_frees* argument) {
   struct heaptap_process* process = find_process(argument->tgid);

@@ -121,69 +121,45 @@ static __always_inline void count_costs(struct heaptap_process* process, __u64* 
   if (timed != 0) add(&process->costs.program_time, timed * (bpf_ktime_get_ns() - begin));
 }
 
-/* A sampled allocation of an allocator that does not number its samples, or of a heap of the program.
- *   attached  otel_memory:alloc(address, size, weight), heaptap:heap_alloc(address, size, weight, heap, name)
- *   reads     the registers and the stack of the thread; the cookie of the site; the name of a heap that is new;
- *             `settings`, `files`, `rows`
- *   changes   `names` if the heap is new; `stacks`, `tallies`, `live`; figures and costs of the process; with
- *             HEAPTAP_PROCESS_RECORDS `records`; `processes` if the process enters; `files`, `raw_stacks` and `events`
- *             when a table is not loaded
+/* A sampled allocation. At HEAPTAP_PROBE_SAMPLE_SITE the process has numbered it, and its thread passes on the frees
+ * that it has held back; elsewhere the time is its number. attached  otel_memory:alloc(address, size, weight, serial,
+ * frees, where, first), in a file with heaptap:frees; otel_memory:alloc(address, size, weight) of other allocators;
+ *             heaptap:heap_alloc(address, size, weight, heap, name)
+ *   reads     the registers, the stack of the thread and the frees; the cookie of the site; the name of a heap that is
+ *             new; `settings`, `files`, `rows`
+ *   changes   `names` if the heap is new; `stacks`, `tallies`, `live`; figures and costs of the process; where its
+ * frees are, in `processes`; with HEAPTAP_PROCESS_RECORDS `records`; `processes` if the process enters; `files`,
+ *             `raw_stacks` and `events` when a table is not loaded
  *   if full   the sample (`live`, `tallies`) or its stack (`stacks`) is a counted loss
  *   cost      the walk: one read of as much of the stack as earlier walks needed, or of a page each; a comparison
  *             for each word that the last walk on the CPU has read, or else one look-up in the rule cache for each
  *             frame; three look-ups in hash maps, one change of an entry in place; two insertions more for a new
  *             stack; with figures four atomic adds; a read of the clock once a tick, and once in SAMPLES_PER_TIMED
- *             samples two more */
-SEC("uprobe")
-int probe_alloc(struct pt_regs* context) {
-  __u64 pid_tgid = bpf_get_current_pid_tgid();
-  struct heaptap_process* process = find_or_enter(pid_tgid >> 32);
-  if (!process) return 0;
-  __u64 now = bpf_ktime_get_ns();
-  const __u64 timed = samples_to_time(process);
-  const __u64 process_id = process->identity.id;
-  const int is_of_heap = bpf_get_attach_cookie(context) == HEAPTAP_PROBE_HEAP_ALLOC_SITE;
-  const struct sample sample = {
-      .context = context,
-      .process = process,
-      .process_id = process_id,
-      .pid_tgid = pid_tgid,
-      .scratch = take_stack(context, process, pid_tgid >> 32, process_id),
-      .time = now,
-      .serial = now, /* two samples at one address have different times */
-      .heap = is_of_heap ? PT_REGS_PARM4(context) : 0,
-  };
-  struct removed removed = {};
-  const struct reuse reuse = {};
-  if (record_sample(&sample, &removed, &reuse)) count_removed(process, process_id, &removed);
-  count_costs(process, &process->costs.allocations, timed, now);
-  return 0;
-}
-
-/* A sampled allocation of an allocator that numbers its samples, with the frees that the thread has held back.
- *   attached  otel_memory:alloc(address, size, weight, serial, frees, where, first), in a file with heaptap:frees
- *   reads, changes, if full, cost: as probe_alloc and probe_frees, with one breakpoint for both */
+ *             samples two more; for each free what probe_free costs */
 SEC("uprobe")
 int probe_sample(struct pt_regs* context) {
   __u64 pid_tgid = bpf_get_current_pid_tgid();
   struct heaptap_process* process = find_or_enter(pid_tgid >> 32);
   if (!process) return 0;
+  const int is_numbered = bpf_get_attach_cookie(context) == HEAPTAP_PROBE_SAMPLE_SITE;
   const __u64 timed = samples_to_time(process);
-  /* Logs of samples have exact times. */
-  const int is_exact = timed != 0 || process->flags & HEAPTAP_PROCESS_RECORDS;
-  const __u64 begin = is_exact ? bpf_ktime_get_ns() : 0;
+  /* Logs of samples have exact times, and two samples at one address without numbers have different times. */
+  const int is_exact = timed != 0 || process->flags & HEAPTAP_PROCESS_RECORDS || !is_numbered;
+  __u64 now = is_exact ? bpf_ktime_get_ns() : 0;
   const __u64 process_id = process->identity.id;
-  const __u64 frees = PT_REGS_PARM5(context);
   struct scratch* scratch = take_stack(context, process, pid_tgid >> 32, process_id);
-  const __u64 now = begin ? begin : scratch ? time_of_tick(scratch) : bpf_ktime_get_ns();
+  if (!now) now = scratch ? time_of_tick(scratch) : bpf_ktime_get_ns();
   struct removed removed = {};
   struct reuse reuse = {};
-  const __u64 count = note_frees(process, frees, context->r9);
-  if (count != 0) {
-    take_first_free(process_id, context->r10, context->r11, PT_REGS_PARM1(context),
-                    scratch ? scratch->stack_id : HEAPTAP_NO_STACK, pid_tgid, &removed, &reuse);
+  if (is_numbered) {
+    const __u64 frees = PT_REGS_PARM5(context);
+    const __u64 count = note_frees(process, frees, context->r9);
+    if (count != 0) {
+      take_first_free(process_id, context->r10, context->r11, PT_REGS_PARM1(context),
+                      scratch ? scratch->stack_id : HEAPTAP_NO_STACK, pid_tgid, &removed, &reuse);
+    }
+    if (count > 1) take_frees_of(process_id, frees + sizeof(struct heaptap_free), count - 1, &removed);
   }
-  if (count > 1) take_frees_of(process_id, frees + sizeof(struct heaptap_free), count - 1, &removed);
   const struct sample sample = {
       .context = context,
       .process = process,
@@ -191,14 +167,16 @@ int probe_sample(struct pt_regs* context) {
       .pid_tgid = pid_tgid,
       .scratch = scratch,
       .time = now,
-      .serial = PT_REGS_PARM4(context),
-      .is_numbered = 1,
+      .serial = is_numbered ? PT_REGS_PARM4(context) : now,
+      .is_numbered = is_numbered,
+      .heap =
+          !is_numbered && bpf_get_attach_cookie(context) == HEAPTAP_PROBE_HEAP_ALLOC_SITE ? PT_REGS_PARM4(context) : 0,
   };
   if (record_sample(&sample, &removed, &reuse)) {
     if (reuse.entry) *(volatile __u64*)&reuse.entry->serial = HEAPTAP_LIVE_NONE;
     count_removed(process, process_id, &removed);
   }
-  count_costs(process, &process->costs.allocations, timed, begin);
+  count_costs(process, &process->costs.allocations, timed, now);
   return 0;
 }
 
@@ -227,52 +205,36 @@ static __always_inline void record_free(struct pt_regs* context, struct heaptap_
   end_record(record, &key, tally_key.stack_id, tally_key.tid);
 }
 
-/* A sampled block is about to be freed, by an allocator that does not number its samples, or by a heap of the program.
- *   attached  otel_memory:free(address), heaptap:heap_free(address, heap)
- *   reads     the registers; the cookie of the site
- *   changes   `live`, `tallies`; figures and costs of the process; with HEAPTAP_PROCESS_RECORDS `records`, and the maps
- *             that a walk changes (probe_alloc)
- *   if full   nothing is entered; with HEAPTAP_PROCESS_RECORDS the stack of the free may be a counted loss
- *   cost      three look-ups in hash maps, one compare-and-swap, four atomic adds; with figures four more adds and two
- *             reads of the clock; with HEAPTAP_PROCESS_RECORDS the walk */
+/* Sampled blocks are freed: those that a thread has held back (HEAPTAP_PROBE_FREES_SITE), or one.
+ *   attached  heaptap:frees(frees, where); otel_memory:free(address) of other allocators; heaptap:heap_free(address,
+ * heap) reads     the registers and the frees; the cookie of the site changes   `live`, `tallies`; figures and costs of
+ * the process; where its frees are, in `processes`; with HEAPTAP_PROCESS_RECORDS `records`, and the maps that a walk
+ * changes (probe_sample) if full   nothing is entered; with HEAPTAP_PROCESS_RECORDS the stack of the free may be a
+ * counted loss cost      for each free, at most HEAPTAP_SLOT_FREES, a read of 16 bytes, two look-ups in hash maps, one
+ *             compare-and-swap, four atomic adds; with figures four more adds and two reads of the clock for all; with
+ *             HEAPTAP_PROCESS_RECORDS the walk */
 SEC("uprobe")
 int probe_free(struct pt_regs* context) {
   __u64 pid_tgid = bpf_get_current_pid_tgid();
   struct heaptap_process* process = find_process(pid_tgid >> 32);
   if (!process || process->flags & HEAPTAP_PROCESS_IGNORED) return 0;
-  __u64 begin = has_figures(process) ? bpf_ktime_get_ns() : 0;
-  __u64 address = PT_REGS_PARM1(context);
-  if (bpf_get_attach_cookie(context) == HEAPTAP_PROBE_HEAP_FREE_SITE)
-    address ^= HEAPTAP_HEAP_TAG(PT_REGS_PARM2(context));
-  record_free(context, process, pid_tgid, address, 0);
-  count_costs(process, &process->costs.frees, 1, begin);
-  return 0;
-}
-
-/* Sampled blocks have been freed.
- *   attached  heaptap:frees(frees, where)
- *   reads     the registers and the frees
- *   changes   `live`, `tallies`; figures and costs of the process; where its frees are, in `processes`; with
- *             HEAPTAP_PROCESS_RECORDS `records`, and the maps that a walk changes (probe_alloc)
- *   if full   nothing is entered; with HEAPTAP_PROCESS_RECORDS the stack of the free may be a counted loss
- *   cost      for each free, at most HEAPTAP_SLOT_FREES, a read of 16 bytes, two look-ups in hash maps, one
- *             compare-and-swap, four atomic adds; with HEAPTAP_PROCESS_RECORDS the walk */
-SEC("uprobe")
-int probe_frees(struct pt_regs* context) {
-  __u64 pid_tgid = bpf_get_current_pid_tgid();
-  struct heaptap_process* process = find_process(pid_tgid >> 32);
-  if (!process || process->flags & HEAPTAP_PROCESS_IGNORED) return 0;
-  __u64 begin = has_figures(process) ? bpf_ktime_get_ns() : 0;
-  __u64 frees = PT_REGS_PARM1(context);
-  __u64 where = PT_REGS_PARM2(context);
-  struct heaptap_free freed;
-  if (!(process->flags & HEAPTAP_PROCESS_RECORDS) || (__u32)where != 1) {
+  const __u64 begin = has_figures(process) ? bpf_ktime_get_ns() : 0;
+  const __u64 site = bpf_get_attach_cookie(context);
+  const __u64 first = PT_REGS_PARM1(context);
+  const __u64 second = PT_REGS_PARM2(context);
+  const int are_held_back = site == HEAPTAP_PROBE_FREES_SITE;
+  if (are_held_back && (!(process->flags & HEAPTAP_PROCESS_RECORDS) || (__u32)second != 1)) {
     struct removed removed = {};
     const __u64 process_id = process->identity.id;
-    const __u64 count = note_frees(process, frees, where);
-    if (count != 0) take_frees_of(process_id, frees, count, &removed);
+    const __u64 count = note_frees(process, first, second);
+    if (count != 0) take_frees_of(process_id, first, count, &removed);
     count_removed(process, process_id, &removed);
-  } else if (bpf_probe_read_user(&freed, sizeof(freed), (const void*)frees) == 0 && is_serial(freed.serial)) {
+  } else {
+    struct heaptap_free freed = {.address =
+                                     site == HEAPTAP_PROBE_HEAP_FREE_SITE ? first ^ HEAPTAP_HEAP_TAG(second) : first};
+    if (are_held_back && (bpf_probe_read_user(&freed, sizeof(freed), (const void*)first) != 0 || freed.serial == 0)) {
+      freed.serial = HEAPTAP_LIVE_CLAIMED; /* no object has it */
+    }
     record_free(context, process, pid_tgid, freed.address, freed.serial);
   }
   count_costs(process, &process->costs.frees, 1, begin);

@@ -105,9 +105,9 @@ int process_fork(struct bpf_raw_tracepoint_args* context) {
 /* A process is about to replace its memory: takes the frees that it holds back.
  *   attached  the raw tracepoint sched_prepare_exec, where the kernel has it (Linux 6.10)
  *   reads     `processes`; the memory of the process
- *   changes   as probe_frees
+ *   changes   as probe_free
  *   if full   nothing is entered
- *   cost      for every exec on the machine one look-up; for a recorded process that of probe_frees for each thread */
+ *   cost      for every exec on the machine one look-up; for a recorded process that of probe_free for each thread */
 SEC("raw_tp/sched_prepare_exec")
 int process_before_exec(void* context) {
   __u32 tgid = bpf_get_current_pid_tgid() >> 32;

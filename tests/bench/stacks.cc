@@ -122,7 +122,7 @@ class Bench {
     object_ = bpf_object__open_file(object, nullptr);
     Check(object_ != nullptr, object);
     std::map<std::string, heaptap::base::FileDescriptor> maps =
-        OpenMaps(books_->program(heaptap::bpf::Program::kAlloc));
+        OpenMaps(books_->program(heaptap::bpf::Program::kSample));
     bpf_map* map;
     bpf_object__for_each_map(map, object_) {
       const auto shared = maps.find(bpf_map__name(map));

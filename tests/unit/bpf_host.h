@@ -66,10 +66,8 @@ extern const struct host_map host_maps[];
 extern const __u32 host_map_count;
 
 /* The programs (bpf/README.md). */
-int probe_alloc(struct pt_regs* context);
 int probe_sample(struct pt_regs* context);
 int probe_free(struct pt_regs* context);
-int probe_frees(struct pt_regs* context);
 int probe_any(struct pt_regs* context);
 int probe_start(struct pt_regs* context);
 int take_control(struct pt_regs* context);

@@ -127,6 +127,7 @@ TEST_F(HostBooks, ASampleWithoutANumberIsBad) {
   registers.sp = kStackMemory;
   registers.di = 0x1000;
   registers.si = registers.dx = 16;
+  kernel.cookie = HEAPTAP_PROBE_SAMPLE_SITE;
   EXPECT_EQ(probe_sample(&registers), 0);
   EXPECT_EQ(AllLosses(), (Losses{{HEAPTAP_LOSS_BAD_SAMPLE, 1}}));
   EXPECT_EQ(kernel.map("live").size(), 0);

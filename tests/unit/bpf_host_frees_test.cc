@@ -51,7 +51,8 @@ TEST_F(HostFrees, TheProcessSaysWhereItsFreesAre) {
   pt_regs registers = {};
   registers.di = kArguments;
   registers.si = HEAPTAP_WHERE(0, 1);
-  EXPECT_EQ(probe_frees(&registers), 0);
+  kernel.cookie = HEAPTAP_PROBE_FREES_SITE;
+  EXPECT_EQ(probe_free(&registers), 0);
   EXPECT_EQ(process.pending, kPending);
 }
 
@@ -63,7 +64,8 @@ TEST_F(HostFrees, AThreadWithoutASlotFreesToo) {
   pt_regs registers = {};
   registers.di = kArguments;
   registers.si = HEAPTAP_WHERE(0, 1);
-  EXPECT_EQ(probe_frees(&registers), 0);
+  kernel.cookie = HEAPTAP_PROBE_FREES_SITE;
+  EXPECT_EQ(probe_free(&registers), 0);
   EXPECT_EQ(Serials(), std::vector<uint64_t>{2});
 }
 
@@ -83,7 +85,8 @@ TEST_F(HostFrees, AsManyAsASlotHas) {
   pt_regs registers = {};
   registers.di = kPending;
   registers.si = HEAPTAP_WHERE(1, ~uint32_t{0});
-  EXPECT_EQ(probe_frees(&registers), 0);
+  kernel.cookie = HEAPTAP_PROBE_FREES_SITE;
+  EXPECT_EQ(probe_free(&registers), 0);
   EXPECT_EQ(kernel.calls.read_user, HEAPTAP_SLOT_FREES);
 }
 
@@ -97,7 +100,8 @@ TEST_F(HostFrees, MemoryThatCannotBeReadEndsTheFrees) {
   registers.di = end - sizeof(frees);
   registers.si = HEAPTAP_WHERE(0, 10);
   kernel.calls = {};
-  EXPECT_EQ(probe_frees(&registers), 0);
+  kernel.cookie = HEAPTAP_PROBE_FREES_SITE;
+  EXPECT_EQ(probe_free(&registers), 0);
   EXPECT_EQ(kernel.calls.read_user, 3);
   EXPECT_EQ(Serials(), (std::vector<uint64_t>{3, 4}));
 }

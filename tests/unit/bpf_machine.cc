@@ -174,6 +174,7 @@ uint64_t Machine::Fire(const Sample& sample) {
     registers.r11 = sample.frees[0].serial;
   }
   const uint64_t serial = registers.cx;
+  kernel.cookie = HEAPTAP_PROBE_SAMPLE_SITE;
   Take(probe_sample, registers);
   if (sample.slot != 0) Hold(sample.slot, {});
   return serial;
@@ -187,7 +188,7 @@ void Machine::Alloc(const Sample& sample) {
   registers.cx = sample.heap;
   registers.r8 = sample.name;
   kernel.cookie = sample.heap != 0 ? HEAPTAP_PROBE_HEAP_ALLOC_SITE : HEAPTAP_PROBE_ALLOC_SITE;
-  Take(probe_alloc, registers);
+  Take(probe_sample, registers);
 }
 
 void Machine::Free(uint64_t address, uint64_t heap, uint64_t stack) {
@@ -203,7 +204,8 @@ void Machine::HandOver(const std::vector<heaptap_free>& frees, uint32_t slot, ui
   pt_regs registers = Registers(stack);
   registers.di = FreesOf(slot);
   registers.si = HEAPTAP_WHERE(slot, frees.size());
-  EXPECT_EQ(probe_frees(&registers), 0);
+  kernel.cookie = HEAPTAP_PROBE_FREES_SITE;
+  EXPECT_EQ(probe_free(&registers), 0);
   Hold(slot, {});
 }
 

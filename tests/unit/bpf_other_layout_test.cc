@@ -541,7 +541,7 @@ TEST_F(OwnLayoutTest, PinsOfOtherThings) {
   for (const char* name : {"processes", "tallies", "stacks"}) {
     expect_unreadable(name, events->get());
     expect_unreadable(name, link->get());
-    for (const Program program : {Program::kAlloc, Program::kSweep}) {
+    for (const Program program : {Program::kSample, Program::kSweep}) {
       expect_unreadable(name, books_->program(program));
     }
   }

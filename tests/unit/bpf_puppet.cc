@@ -355,10 +355,10 @@ absl::Status Recording::Attach(uint64_t unwind_bytes) {
       {Program::kDump, HEAPTAP_PROBE_DUMP_SITE, &books_test_site_dump},
       {Program::kStart, HEAPTAP_PROBE_START_SITE, &books_test_site_start},
       {Program::kFree, HEAPTAP_PROBE_FREE_SITE, &books_test_site_free},
-      {Program::kFrees, HEAPTAP_PROBE_FREES_SITE, &books_test_site_frees},
+      {Program::kFree, HEAPTAP_PROBE_FREES_SITE, &books_test_site_frees},
       {Program::kSample, HEAPTAP_PROBE_SAMPLE_SITE, &books_test_site_sample},
-      {Program::kAlloc, HEAPTAP_PROBE_ALLOC_SITE, &books_test_site_alloc},
-      {Program::kAlloc, HEAPTAP_PROBE_ALLOC_SITE, &books_test_site_lost_stack},
+      {Program::kSample, HEAPTAP_PROBE_ALLOC_SITE, &books_test_site_alloc},
+      {Program::kSample, HEAPTAP_PROBE_ALLOC_SITE, &books_test_site_lost_stack},
       {Program::kThreadName, HEAPTAP_PROBE_THREAD_NAME_SITE, &books_test_site_thread_name},
   };
   absl::StatusOr<std::vector<elf::Mapping>> mappings = process::ReadExecutableMappings(getpid());

@@ -53,9 +53,7 @@ struct MapSizes {
 
 // The programs that the books leave to the caller to attach or to run.
 enum class Program {
-  kAlloc,
   kFree,
-  kFrees,
   kSample,
   kStart,
   kTakeControl,
@@ -69,9 +67,9 @@ enum class Program {
   kTalliesDeleted,
   kTakeFrees,
   kUntrack,
-  kAny,  // calls one of the first eight, by the cookie of a site (enum heaptap_probe); attached to many sites at once
+  kAny,  // calls one of the first six, by the cookie of a site (enum heaptap_probe); attached to many sites at once
 };
-inline constexpr size_t kPrograms = 17;
+inline constexpr size_t kPrograms = 15;
 
 class Books {
  public:

@@ -46,9 +46,7 @@ struct NamedProgram {
   const char* name;
 };
 constexpr NamedProgram kNamedPrograms[] = {
-    {Program::kAlloc, "probe_alloc"},
     {Program::kFree, "probe_free"},
-    {Program::kFrees, "probe_frees"},
     {Program::kSample, "probe_sample"},
     {Program::kStart, "probe_start"},
     {Program::kTakeControl, "take_control"},
@@ -67,9 +65,9 @@ constexpr NamedProgram kNamedPrograms[] = {
 static_assert(std::size(kNamedPrograms) == kPrograms);
 
 // By enum heaptap_probe.
-constexpr Program kSitePrograms[] = {Program::kDump,  Program::kThreadName, Program::kTakeControl, Program::kStart,
-                                     Program::kFree,  Program::kFree,       Program::kFrees,       Program::kAlloc,
-                                     Program::kAlloc, Program::kSample};
+constexpr Program kSitePrograms[] = {Program::kDump,   Program::kThreadName, Program::kTakeControl, Program::kStart,
+                                     Program::kFree,   Program::kFree,       Program::kFree,        Program::kSample,
+                                     Program::kSample, Program::kSample};
 static_assert(std::size(kSitePrograms) == HEAPTAP_PROBES);
 
 std::string MapPin(const bpf_map* map) { return absl::StrCat("map_", bpf_map__name(map)); }
@@ -149,7 +147,7 @@ absl::Status KernelObject::Load(bool for_everyone) {
     // The kernel lets a program call only programs that were loaded with the same attach type.
     for (bpf_program* program : {object_->progs.probe_any, object_->progs.probe_dump, object_->progs.probe_thread_name,
                                  object_->progs.take_control, object_->progs.probe_start, object_->progs.probe_free,
-                                 object_->progs.probe_frees, object_->progs.probe_alloc, object_->progs.probe_sample}) {
+                                 object_->progs.probe_sample}) {
       bpf_program__set_expected_attach_type(program, static_cast<bpf_attach_type>(kManySitesAttachType));
     }
   }
