@@ -134,6 +134,16 @@ TEST_F(HostBooks, ASampleWithoutANumberIsBad) {
   kernel.map("losses").Clear();  // the sample was not one of Fire()
 }
 
+// No sample of this process is timed, so the programs read the clock for the number only.
+TEST_F(HostBooks, SamplesWithoutNumbersInOneTickAreDifferentObjects) {
+  Track();
+  Alloc({.address = 0x7000});
+  const uint64_t first = Live(0x7000)->serial;
+  Free(0x7000);
+  Alloc({.address = 0x7000});
+  EXPECT_GT(Live(0x7000)->serial, first);
+}
+
 // --- an address that is used again -----------------------------------------------------------------------------------
 
 // The ways from an object at an address to the next one there, before a sweep.

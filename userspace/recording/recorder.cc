@@ -254,12 +254,12 @@ absl::Status Recorder::StartSystemWide() {
     endings_.UseStates(&*states_);
     everyone_->UseStates(&*states_);
   }
-  // At the end nobody else enters.
+  // At the end nobody else enters, and no other file gets probes.
   if (!system_wide.shall_end) {
     if (absl::Status status = everyone_->Restrict(); !status.ok()) return status;
     everyone_->TellRate();
+    if (absl::Status status = AttachLibraries(system_wide); !status.ok()) return status;
   }
-  if (absl::Status status = AttachLibraries(system_wide); !status.ok()) return status;
   if (books_->adopted()) everyone_->TakeOverBooks();
   if (!system_wide.shall_end) everyone_->RecordRunningProcesses();
   everyone_->InspectFirst();

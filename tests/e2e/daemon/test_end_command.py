@@ -51,6 +51,21 @@ def test_it_ends_what_a_daemon_has_left(lab, start_daemon):
     assert states(daemon) == []
 
 
+def test_it_needs_no_library(lab, new_daemon):
+    """The library that the daemon was restricted to has been removed since, and its process still runs."""
+    copy = lab.path("libcopy.so")
+    shutil.copy(LIBRARY, copy)
+    daemon = new_daemon(*DAEMON, "--only-library", copy)
+    daemon.start()
+    puppet = lab.puppet(env={**EXACT, "LD_PRELOAD": copy})
+    puppet.ask("keep 10 1000")
+    daemon.wait_recorded(puppet.pid)
+    daemon.stop()
+    os.unlink(copy)
+    assert end(daemon).lines()[-1] == "heaptap: the recording has ended"
+    puppet.ask("keep 10 1000")
+
+
 def test_a_library_that_nobody_knew(lab, start_daemon):
     """The process is recorded since its exec, and its library is a new file."""
     daemon = start_daemon(*DAEMON)
