@@ -122,20 +122,21 @@ static __always_inline void count_costs(struct heaptap_process* process, __u64* 
 }
 
 /* A sampled allocation. At HEAPTAP_PROBE_SAMPLE_SITE the process has numbered it, and its thread passes on the frees
- * that it has held back; elsewhere the time is its number. attached  otel_memory:alloc(address, size, weight, serial,
- * frees, where, first), in a file with heaptap:frees; otel_memory:alloc(address, size, weight) of other allocators;
+ * that it has held back. At other sites the time is its number.
+ *   attached  otel_memory:alloc(address, size, weight, serial, frees, where, first), in a file with heaptap:frees;
+ *             otel_memory:alloc(address, size, weight) of other allocators;
  *             heaptap:heap_alloc(address, size, weight, heap, name)
  *   reads     the registers, the stack of the thread and the frees; the cookie of the site; the name of a heap that is
  *             new; `settings`, `files`, `rows`
- *   changes   `names` if the heap is new; `stacks`, `tallies`, `live`; figures and costs of the process; where its
- * frees are, in `processes`; with HEAPTAP_PROCESS_RECORDS `records`; `processes` if the process enters; `files`,
+ *   changes   `names` if the heap is new; `stacks`, `tallies`, `live`; figures and costs of the process, and where its
+ *             frees are; with HEAPTAP_PROCESS_RECORDS `records`; `processes` if the process enters; `files`,
  *             `raw_stacks` and `events` when a table is not loaded
  *   if full   the sample (`live`, `tallies`) or its stack (`stacks`) is a counted loss
  *   cost      the walk: one read of as much of the stack as earlier walks needed, or of a page each; a comparison
  *             for each word that the last walk on the CPU has read, or else one look-up in the rule cache for each
  *             frame; three look-ups in hash maps, one change of an entry in place; two insertions more for a new
  *             stack; with figures four atomic adds; a read of the clock once a tick, and once in SAMPLES_PER_TIMED
- *             samples two more; for each free what probe_free costs */
+ *             samples two more; for each free what it costs in probe_free */
 SEC("uprobe")
 int probe_sample(struct pt_regs* context) {
   __u64 pid_tgid = bpf_get_current_pid_tgid();
@@ -160,6 +161,8 @@ int probe_sample(struct pt_regs* context) {
     }
     if (count > 1) take_frees_of(process_id, frees + sizeof(struct heaptap_free), count - 1, &removed);
   }
+  /* Asked again: a stack of 512 bytes has no room to remember the site. */
+  const int is_of_heap = !is_numbered && bpf_get_attach_cookie(context) == HEAPTAP_PROBE_HEAP_ALLOC_SITE;
   const struct sample sample = {
       .context = context,
       .process = process,
@@ -169,8 +172,7 @@ int probe_sample(struct pt_regs* context) {
       .time = now,
       .serial = is_numbered ? PT_REGS_PARM4(context) : now,
       .is_numbered = is_numbered,
-      .heap =
-          !is_numbered && bpf_get_attach_cookie(context) == HEAPTAP_PROBE_HEAP_ALLOC_SITE ? PT_REGS_PARM4(context) : 0,
+      .heap = is_of_heap ? PT_REGS_PARM4(context) : 0,
   };
   if (record_sample(&sample, &removed, &reuse)) {
     if (reuse.entry) *(volatile __u64*)&reuse.entry->serial = HEAPTAP_LIVE_NONE;
@@ -205,12 +207,14 @@ static __always_inline void record_free(struct pt_regs* context, struct heaptap_
   end_record(record, &key, tally_key.stack_id, tally_key.tid);
 }
 
-/* Sampled blocks are freed: those that a thread has held back (HEAPTAP_PROBE_FREES_SITE), or one.
- *   attached  heaptap:frees(frees, where); otel_memory:free(address) of other allocators; heaptap:heap_free(address,
- * heap) reads     the registers and the frees; the cookie of the site changes   `live`, `tallies`; figures and costs of
- * the process; where its frees are, in `processes`; with HEAPTAP_PROCESS_RECORDS `records`, and the maps that a walk
- * changes (probe_sample) if full   nothing is entered; with HEAPTAP_PROCESS_RECORDS the stack of the free may be a
- * counted loss cost      for each free, at most HEAPTAP_SLOT_FREES, a read of 16 bytes, two look-ups in hash maps, one
+/* Frees of sampled blocks: at HEAPTAP_PROBE_FREES_SITE those that a thread has held back, at other sites one.
+ *   attached  heaptap:frees(frees, where); otel_memory:free(address) of other allocators;
+ *             heaptap:heap_free(address, heap)
+ *   reads     the registers and the frees; the cookie of the site
+ *   changes   `live`, `tallies`; figures and costs of the process, and where its frees are; with
+ *             HEAPTAP_PROCESS_RECORDS `records`, and the maps that a walk changes (probe_sample)
+ *   if full   nothing is entered; with HEAPTAP_PROCESS_RECORDS the stack of the free may be a counted loss
+ *   cost      for each free, at most HEAPTAP_SLOT_FREES, a read of 16 bytes, two look-ups in hash maps, one
  *             compare-and-swap, four atomic adds; with figures four more adds and two reads of the clock for all; with
  *             HEAPTAP_PROCESS_RECORDS the walk */
 SEC("uprobe")

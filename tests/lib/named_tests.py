@@ -160,6 +160,8 @@ def run_command(command, root, log, seconds, environment=()):
     with open(log, "wb") as output:
         # A make that is started here has its own job slots.
         inherited = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
+        # A job in the background of a shell ignores SIGINT, and so would the command.
+        command = ("env", "--default-signal=INT", *command)
         process = subprocess.Popen(command, cwd=root, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                                    env={**inherited, **dict(environment)}, start_new_session=True)
         try:
