@@ -2,8 +2,8 @@
 """All attacks one after the other, in random order, on one daemon with the rights and limits of its systemd unit.
 
 HEAPTAP_LONG=1: an hour; otherwise each attack once. After each attack all questions are answered again, and nothing of the
-innocent process was lost. At the end the daemon holds as many descriptors and objects of the kernel as before, and its memory
-has grown by no more than what the first round of all attacks has left behind.
+innocent process was lost. At the end the daemon holds no more descriptors and objects of the kernel than after the first round
+of all attacks, and its memory has grown by no more than a bound since.
 """
 
 import contextlib
@@ -50,6 +50,11 @@ def run_attack(service, attack):
     return under.pause
 
 
+def more_than(before, now):
+    """The kinds of which there are more than before."""
+    return {kind for kind, count in now.items() if count > before.get(kind, 0)}
+
+
 @pytest.mark.timeout(2 * SECONDS + 3600 * TIME_SCALE)
 def test_all_attacks(lab, new_cgroup, start_daemon, held, request):
     order = random.Random(request.node.nodeid)
@@ -66,16 +71,17 @@ def test_all_attacks(lab, new_cgroup, start_daemon, held, request):
                 daemon.settle()
                 memory.append(resident_mib(daemon.process.pid))
                 counts.append(counts_of(daemon))
-                # What the last attack and the questions have left may go a little later.
+                # What the last attack and the questions have left may go a little later, as probes of files do that no process
+                # maps any more.
                 with contextlib.suppress(AssertionError):
-                    wait_until(lambda: counts_of(daemon) == counts[0], "it holds what it held after the first round")
-                    counts[-1] = counts[0]
+                    wait_until(lambda: not more_than(counts[0], counts_of(daemon)), "it holds no more")
+                    counts[-1] = counts_of(daemon)
     finally:
         service.close()
     worst = max(pauses, key=lambda name: max(pauses[name]))
     held("rounds of all attacks", "-", len(memory))
     held("the longest pause", "-", f"{1000 * max(pauses[worst]):.0f} ms, {worst}")
-    held("descriptors and objects of the kernel", "the same", json.dumps(counts[-1]))
+    held("descriptors and objects of the kernel", f"no more than {json.dumps(counts[0])}", json.dumps(counts[-1]))
     held("growth of memory since the first round", f"{MOST_GROWTH_MIB} MiB", f"{memory[-1] - memory[0]:.0f} MiB")
-    demand(counts[-1] == counts[0], f"held after the first round {counts[0]}, at the end {counts[-1]}")
+    demand(not more_than(counts[0], counts[-1]), f"held after the first round {counts[0]}, at the end {counts[-1]}")
     demand(memory[-1] - memory[0] < MOST_GROWTH_MIB, f"memory in MiB after each round: {memory}")
