@@ -232,7 +232,7 @@ GUEST_TEST_PROGRAMS := $(addprefix $(GUEST_TESTS)/,api own_malloc odd pages twic
 .PHONY: test-allocator-guest
 test-allocator-guest: $(BUILD)/libheaptap-guest.so $(BUILD)/libheaptap.so $(GUEST_TEST_PROGRAMS)
 	$(say) TEST "allocator, guest of others"
-	$(Q)timeout 1200 tests/allocator/guest/run $(BUILD)
+	$(Q)timeout 2400 tests/allocator/guest/run $(BUILD)
 
 include tests/allocator/owners/rules.mk
 
