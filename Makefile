@@ -193,7 +193,7 @@ PACKAGE_FLAGS = $(eval PACKAGE_FLAGS := $(patsubst -I%,-isystem%,$(filter-out -p
 # libiberty has no .pc file, and that of ncurses defines macros for every file.
 PACKAGE_LIBRARIES = $(eval PACKAGE_LIBRARIES := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -liberty -lncursesw -ltinfo)$(PACKAGE_LIBRARIES)
 # heaptap has the static libraries of all but the C library, where the system has them: its workers are processes, each of
-# which would load 45 libraries (8 ms instead of 1.6), and the one file runs on other distributions.
+# which would load 45 libraries (8 ms instead of 1.6), and heaptap then needs no other library where it runs.
 C_LIBRARIES := -lm -lpthread -pthread
 static_library = $(if $(filter /%,$(shell $(CXX) -print-file-name=lib$(1:-l%=%).a)),-l:lib$(1:-l%=%).a,$(1))
 COLLECTOR_LIBRARIES = -Wl,--start-group $(foreach library,$(filter-out $(C_LIBRARIES),$(PACKAGE_LIBRARIES) \

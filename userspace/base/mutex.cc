@@ -22,7 +22,7 @@ MutexLock::MutexLock(Mutex* mutex) : mutex_(mutex) {
 }
 
 MutexLock::~MutexLock() {
-  // Before: whoever waits for the mutex may delete it.
+  // Before the unlock: then another thread may delete the mutex.
   if (ChecksPreconditions()) held_ranks &= ~BitOf(mutex_->rank());
   mutex_->Unlock();
 }

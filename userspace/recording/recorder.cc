@@ -254,7 +254,7 @@ absl::Status Recorder::StartSystemWide() {
     endings_.UseStates(&*states_);
     everyone_->UseStates(&*states_);
   }
-  // At the end nobody else enters, and no other file gets probes.
+  // A recorder that only ends a recording records no new process, and attaches to no file.
   if (!system_wide.shall_end) {
     if (absl::Status status = everyone_->Restrict(); !status.ok()) return status;
     everyone_->TellRate();

@@ -153,7 +153,7 @@ struct Target {
   pid_t pid = 0;
   std::string name = {};    // its comm, printable
   bool has_execed = false;  // its books began with an exec
-  bool is_saved = false;    // its saved state is current; whoever changes what is saved sets this to false
+  bool is_saved = false;    // its saved state is current; a change of what is saved sets this to false
   std::optional<Ending> ending = {};
   Part<Image, Controls> image = {};
   Part<Control, Controls> control = {};
