@@ -11,12 +11,16 @@
 
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/support/child.h"
+#include "tests/unit/support/fake_clock.h"
 #include "tests/unit/support/folder.h"
 #include "tests/unit/worker_jobs.h"
 #include "userspace/base/clock.h"
@@ -24,6 +28,7 @@
 #include "userspace/base/user_ids.h"
 #include "userspace/crews/crews.h"
 #include "userspace/process/maps.h"
+#include "userspace/process/proc_files.h"
 
 namespace heaptap::worker {
 namespace {
@@ -133,6 +138,37 @@ TEST_F(CrewTest, TimeIsBounded) {
   crew_ = nullptr;
   // The start of the next crew reaps it.
   while (kill(reader, 0) == 0) ASSERT_TRUE(Crew::Start(Urgency::kBackground).ok());
+}
+
+// For a thread that waits for hands and gets no processor: it learns of nothing before they have answered, and then an
+// hour has passed.
+class LateClock : public FakeClock {
+ public:
+  explicit LateClock(pid_t hands) : hands_(hands) {}
+  absl::Duration WaitAtMost(base::Instant deadline) override {
+    while (process::SchedulingOf(hands_)->is_ready) absl::SleepFor(absl::Milliseconds(1));
+    Advance(std::exchange(late_, {}));
+    return FakeClock::WaitAtMost(deadline);
+  }
+
+ private:
+  const pid_t hands_;
+  absl::Duration late_ = absl::Hours(1);
+};
+
+TEST_F(CrewTest, AnAnswerOfSeveralPartsIsReceivedLate) {
+  const auto tid = static_cast<uint32_t>(gettid());
+  const uint32_t tids[] = {tid, tid, tid};  // a part each
+  const Request request = {.job = Job::kThreadNames,
+                           .file = {.pid = getpid()},
+                           .question = std::string(reinterpret_cast<const char*>(tids), sizeof(tids))};
+  // They have started.
+  const Answer expected = crew_->Do(request, {});
+  ASSERT_TRUE(expected.status.ok()) << expected.status;
+  LateClock clock(crew_->hands());
+  const Answer answer = crew_->Do(request, {.time = absl::Milliseconds(30)});
+  EXPECT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_EQ(answer.bytes, expected.bytes);
 }
 
 TEST_F(CrewTest, MemoryIsBounded) {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <atomic>
+#include <unistd.h>
+
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
@@ -11,6 +13,7 @@
 #include "tests/unit/support/crowded_processor.h"
 #include "userspace/base/clock.h"
 #include "userspace/crews/user_threads.h"
+#include "userspace/process/proc_files.h"
 
 namespace heaptap::worker {
 namespace {
@@ -44,7 +47,11 @@ class UserThreadsTest : public ::testing::Test {
 
 TEST_F(UserThreadsTest, AUserPaysForWaits) {
   const auto work = [] {
-    absl::SleepFor(kTaken);
+    const base::Instant begin = base::Now();
+    // A sleep may begin with a wait for a processor, which nobody pays for.
+    do {
+      absl::SleepFor(kTaken);
+    } while (base::Now() - begin - process::ProcessorWaitOf(gettid()) < kTaken);
     return absl::ZeroDuration();
   };
   EXPECT_THAT(OrderAfter(work), ElementsAre("first", "other", "second"));
@@ -60,20 +67,21 @@ TEST_F(UserThreadsTest, NobodyPaysForOthersWithoutAProcessor) {
 
 TEST_F(UserThreadsTest, NobodyPaysForAThreadWithoutAProcessor) {
   CrowdedProcessor processor;
-  const auto work = [&processor] {
-    std::atomic<bool> is_over = false;
-    std::thread release([&] {
-      absl::SleepFor(kTaken);
-      is_over = true;
-      processor.Release();
-    });
+  absl::Notification is_working;
+  std::thread release([&] {
+    is_working.WaitForNotification();
+    absl::SleepFor(kTaken);
+    processor.Release();
+  });
+  const auto work = [&] {
+    is_working.Notify();
+    // Returns when this thread runs on that processor. The work has next to no time of its own, even if the kernel lets
+    // the thread run before the release.
     EXPECT_TRUE(processor.Take(0));
-    while (!is_over) {
-    }
-    release.join();
     return absl::ZeroDuration();
   };
   EXPECT_THAT(OrderAfter(work), ElementsAre("first", "second", "other"));
+  release.join();
 }
 
 }  // namespace

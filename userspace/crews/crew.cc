@@ -32,7 +32,8 @@ namespace {
 // Between two tries of a call that found no memory.
 constexpr absl::Duration kPause = absl::Milliseconds(1);
 
-// Processor time that hands may use after Limits::time; also the time between two looks at them.
+// After Limits::time: what hands may use of a processor, how often they are looked at, and how long an answer that is
+// there may take to be received.
 constexpr absl::Duration kMoreWork = absl::Milliseconds(5);
 
 // Whether hands that are late only wait for a processor. Not thread-safe.
@@ -168,7 +169,8 @@ Answer Crew::Do(const Request& request, const Limits& limits) {
   const base::Instant begin = base::Now();
   base::Instant deadline = begin + limits.time;
   Lateness lateness(hands_);
-  bool is_last = false;  // the answer must be there now
+  const absl::Status too_late = absl::DeadlineExceededError("it took too much time");
+  base::Instant last_moment = base::Instant::InfiniteFuture();  // for an answer that is received late
   const auto end = [&](absl::Status status, bool is_usable) {
     answer.status = std::move(status);
     is_usable_ = is_usable;
@@ -193,12 +195,16 @@ Answer Crew::Do(const Request& request, const Limits& limits) {
   if (!sent.ok()) return end(absl::UnavailableError("the worker has ended"), false);
   long_request.Reset();
   for (;;) {
+    bool is_late = false;
     if (const base::Instant now = base::Now(); now >= deadline) {
-      const bool is_of_machine = now < begin + limits.longest && lateness.IsOfTheMachine();
-      if (!is_of_machine && is_last) return end(absl::DeadlineExceededError("it took too much time"), false);
-      // Hands that are not ready may have answered just now.
-      is_last = !is_of_machine;
-      deadline = is_last ? now : now + kMoreWork;
+      is_late = now >= begin + limits.longest || !lateness.IsOfTheMachine();
+      if (is_late) {
+        // The rest of the answer may have come while this thread had no processor.
+        last_moment = std::min(last_moment, now + kMoreWork);
+        if (now > last_moment) return end(too_late, false);
+      } else {
+        deadline = now + kMoreWork;
+      }
     }
     pollfd polled[] = {{to_hands_.get(), POLLIN, 0}, {from_reader_.get(), POLLIN, 0}, {limits.cancel, POLLIN, 0}};
     const int ready = base::PollUntil(absl::MakeSpan(polled), deadline);
@@ -209,6 +215,7 @@ Answer Crew::Do(const Request& request, const Limits& limits) {
       // The kernel may have memory again.
       if (errno == ENOMEM) base::Sleep(kPause);
     }
+    if (ready == 0 && is_late) return end(too_late, false);
     if (ready <= 0) continue;
     if (polled[2].revents != 0) return end(absl::CancelledError("the collector ends"), false);
     // What the reader has written counts before its end, or that of the hands, is noticed.

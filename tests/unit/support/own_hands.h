@@ -15,10 +15,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "userspace/process/handle.h"
+#include "userspace/process/proc_files.h"
 
 namespace heaptap {
 
-// Zombies too.
+// Those that have ended do not count.
 inline std::vector<pid_t> OwnHands() {
   const auto is_child = [](pid_t pid) {
     std::ifstream file(absl::StrCat("/proc/", pid, "/status"));
@@ -30,7 +31,7 @@ inline std::vector<pid_t> OwnHands() {
   std::vector<pid_t> hands;
   const absl::StatusOr<std::vector<pid_t>> pids = process::ListProcesses();
   for (const pid_t pid : *pids) {
-    if (process::NameOf(pid) == "heaptap-hands" && is_child(pid)) hands.push_back(pid);
+    if (process::NameOf(pid) == "heaptap-hands" && is_child(pid) && process::HasMainThread(pid)) hands.push_back(pid);
   }
   return hands;
 }
