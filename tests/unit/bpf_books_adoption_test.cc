@@ -24,6 +24,7 @@
 #include "gtest/gtest.h"
 #include "tests/unit/bpf_puppet.h"
 #include "tests/unit/need_bpf.h"
+#include "tests/unit/support/fake_clock.h"
 #include "userspace/bpf/kernel_books.h"
 #include "userspace/bpf/pins.h"
 
@@ -129,6 +130,24 @@ TEST_F(AdoptionTest, CountsGoOnThroughTheGap) {
   EXPECT_EQ(sum.freed.objects, 9u);
   ExpectBalanced(books(), *id);
   for (const heaptap_loss& loss : books().entries().ReadLosses(*id)) EXPECT_EQ(loss.events, 0u);
+}
+
+TEST_F(AdoptionTest, WhatAnEarlierCollectorForgotIsSweptAtOnce) {
+  // For collectors that never live as long as a sweep waits.
+  FakeClock clock;
+  NEED_BPF(Begin());
+  Puppet puppet;
+  absl::StatusOr<uint64_t> id = books().processes().Track(puppet.pid(), false, {});
+  ASSERT_TRUE(id.ok()) << id.status();
+  Alloc(puppet, 0x1000, 10);
+  books().processes().Untrack(puppet.pid());
+  ASSERT_TRUE(books().Forget({*id}).ok());
+  EXPECT_FALSE(books().IsSweepDue());
+  Leave();
+  ASSERT_NO_FATAL_FAILURE(TakeOver());
+  EXPECT_TRUE(books().IsSweepDue());
+  ASSERT_TRUE(books().Sweep().ok());
+  EXPECT_FALSE(books().IsSweepDue());
 }
 
 TEST_F(AdoptionTest, AgainAndAgain) {

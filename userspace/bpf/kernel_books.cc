@@ -134,7 +134,6 @@ absl::Status KernelBooks::Open(const MapSizes& sizes, const Pins* pins) {
     if (!closed.ok()) return closed.status();
     base::MutexLock lock(&mutex_);
     forgotten_.assign(closed->begin(), closed->end());
-    forgotten_since_ = base::Now().nanoseconds();
   }
   ring_ = ring_buffer__new(bpf_map__fd(object_->maps.events), KeepEvent, &events_, nullptr);
   if (ring_ == nullptr) return KernelError(errno, "mapping the ring buffer");
