@@ -93,7 +93,7 @@ test-unit: $(BUILD)/tests/unit/unit_tests test-unit-notes ## run unit tests of t
 test-unit-kernel test-unit-others: test-unit-%: $(BUILD)/tests/unit/unit_tests
 	$(Q)tests/unit/run $< $*
 
-# Those that cannot run with AddressSanitizer.
+# Those that do not run with AddressSanitizer.
 test-unit-unsanitized: $(BUILD)/tests/unit/unit_tests
 	$(Q)$< --gtest_brief=1 --gtest_filter='$(NOT_WITH_ASAN)'
 
@@ -120,9 +120,9 @@ SANITIZED_PROGRAMS = $(TSAN)/unit_tests $(ASAN)/unit_tests
 KERNEL_PHASES := test-instructions test-allocator-preload test-allocator-owners test-differential-small test-jemalloc
 COMPUTING_PHASES := test-lib test-web test-fuzz test-litmus
 ALLOCATOR_PHASES := test-allocator-guest test-allocator-plain test-allocator-asan test-allocator-tsan test-unit-notes
-# Unit tests run once: in `make ci` with sanitizers, but for those that cannot. A program under valgrind dies when another
-# program's probe has put a breakpoint into the library, so unit tests that attach probes are among those that run one by
-# one.
+# Unit tests run once: in `make ci` with sanitizers, but for those of tests/unit/not_sanitized.mk. A program under valgrind
+# dies when another program's probe has put a breakpoint into the library, so unit tests that attach probes are among those
+# that run one by one.
 TEST_PHASES := test-e2e test-unit-kernel $(KERNEL_PHASES) -- computing-builds $(ALLOCATOR_PHASES) $(COMPUTING_PHASES) -- \
   test-unit-others
 CI_PHASES := test-e2e test-unit-asan-kernel test-unit-tsan-kernel test-bpf-clang $(KERNEL_PHASES) -- \
