@@ -202,7 +202,8 @@ COLLECTOR_LIBRARIES = -Wl,--start-group $(foreach library,$(filter-out $(C_LIBRA
 VERSION := 0.1.0
 # The folder of the page's script and style, which userspace/web/assets.cc embeds.
 WEB := $(BUILD)/web
-USERSPACE_FLAGS := -DHEAPTAP_VERSION=\"$(VERSION)\" -DHEAPTAP_WEB_FOLDER=\"$(WEB)\" -std=c++20 -O2 $(DEBUG_INFO) $(WARNINGS) -I. -Iallocator/include -isystem $(BUILD)
+# ZLIB_CONST: zlib declares its input const.
+USERSPACE_FLAGS := -DHEAPTAP_VERSION=\"$(VERSION)\" -DHEAPTAP_WEB_FOLDER=\"$(WEB)\" -DZLIB_CONST -std=c++20 -O2 $(DEBUG_INFO) $(WARNINGS) -I. -Iallocator/include -isystem $(BUILD)
 
 # Not for the unit tests, which are built with sanitizers too.
 COLLECTOR_FLAGS := $(HARDENING) -fstack-protector-strong -D_GLIBCXX_ASSERTIONS -fPIE

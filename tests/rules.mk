@@ -10,7 +10,7 @@ HARNESS_FLAGS := -std=gnu11 $(WARNINGS) -Wno-unused-parameter -Wno-unknown-pragm
 # The sanitized collector and clang-tidy compile the collector's files in groups, each as one file, so that a header is read
 # once per group. Two files of a group must not define the same name in an anonymous namespace. Neighbours, such as
 # endpoints_*.cc, often do, so they go to different groups.
-GROUPS := 0 1 2 3 4 5 6 7
+GROUPS := 0 1 2 3
 # $(1): group; $(2): all files
 group_of = $(shell printf '%s\n' $(2) | awk 'NR % $(words $(GROUPS)) == $(1)')
 

@@ -18,7 +18,7 @@
 namespace heaptap::api {
 namespace {
 
-Reply Heap(Call& call, const profile::NamedProcess& process) {
+Reply PprofHeap(Call& call, const profile::NamedProcess& process) {
   const absl::StatusOr<profile::Snapshot> snapshot = call.collector.Snapshot(process.ref(), call.asker);
   if (!snapshot.ok()) return snapshot.status();
   return http::Response{.content_type = http::kPlainText, .body = formats::HeapV2(snapshot->profile)};
@@ -35,12 +35,14 @@ std::string WithInlined(const std::vector<std::string>& names) {
   return absl::StrJoin(names.rbegin(), names.rend(), "--");
 }
 
-Reply Symbol(Call& call, const profile::NamedProcess& process) { return AnswerSymbols(call, process, WithInlined); }
+Reply PprofSymbol(Call& call, const profile::NamedProcess& process) {
+  return AnswerSymbols(call, process, WithInlined);
+}
 
 constexpr ProcessEndpoint kPprofEndpoints[] = {
-    {"pprof/heap", kRead, ErrorForm::kText, Heap},
+    {"pprof/heap", kRead, ErrorForm::kText, PprofHeap},
     {"pprof/growth", kRead, ErrorForm::kText, Growth},
-    {"pprof/symbol", kRead | kPost, ErrorForm::kText, Symbol},
+    {"pprof/symbol", kRead | kPost, ErrorForm::kText, PprofSymbol},
     {"pprof/cmdline", kRead, ErrorForm::kText, AnswerCommandLine},
 };
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/formats/gzip.h"
 
-// Makes zlib declare its input const.
-#define ZLIB_CONST
 #include <zlib.h>
 
 #include <algorithm>

@@ -22,7 +22,7 @@ constexpr double kMostObjects = 0x1p49;
 
 // The share of its samples that an estimate needs. It leaves room for the rounding of weights; where every object is a
 // sample, no period would be short enough for all of them.
-constexpr double kEnough = 0.99;
+constexpr double kNeededShare = 0.99;
 
 // The same, but 0 for a negative value or NaN.
 double Finite(double estimate) { return estimate > 0 ? std::min(estimate, std::numeric_limits<double>::max()) : 0; }
@@ -44,8 +44,8 @@ double LongestPeriod(const Estimate& estimate) {
   if (estimate.samples == 0 || !(estimate.objects > 0) || !(estimate.bytes > 0)) {
     return std::numeric_limits<double>::infinity();
   }
-  const double probability = kEnough * static_cast<double>(estimate.samples) / estimate.objects;
-  const double longest = -(estimate.bytes / estimate.objects) / std::log1p(-std::min(probability, kEnough));
+  const double probability = kNeededShare * static_cast<double>(estimate.samples) / estimate.objects;
+  const double longest = -(estimate.bytes / estimate.objects) / std::log1p(-std::min(probability, kNeededShare));
   // Not a number: the estimates are infinite.
   return longest > 0 ? longest : std::numeric_limits<double>::infinity();
 }

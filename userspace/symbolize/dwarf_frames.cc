@@ -21,9 +21,6 @@
 namespace heaptap::symbolize {
 namespace {
 
-// Depth of scopes. Compiled programs have some dozens.
-constexpr int kMaxDepth = 512;
-
 struct EndElf {
   void operator()(Elf* elf) const { elf_end(elf); }
 };
@@ -93,7 +90,7 @@ void ForEachChild(Dwarf_Die* parent, Visit visit) {
 
 // Adds the inlined functions below `scope` to `places`, which lie in its code.
 void AddInlined(Dwarf_Die* scope, const Places& places, int depth) {
-  if (depth > kMaxDepth) return;
+  if (depth > kMaxScopes) return;
   ForEachChild(scope, [&](Dwarf_Die* child) {
     const int tag = dwarf_tag(child);
     const bool is_inlined = tag == DW_TAG_inlined_subroutine;
@@ -110,7 +107,7 @@ void AddInlined(Dwarf_Die* scope, const Places& places, int depth) {
 // Finds the functions below `scope` that contain some of `places`. `deep`: also functions within functions, which few
 // languages have, and which need a walk through the whole unit.
 void FindFunctions(Dwarf_Die* scope, const Places& places, bool deep, int depth) {
-  if (depth > kMaxDepth) return;
+  if (depth > kMaxScopes) return;
   ForEachChild(scope, [&](Dwarf_Die* child) {
     switch (dwarf_tag(child)) {
       case DW_TAG_subprogram: {

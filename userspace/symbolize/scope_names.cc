@@ -13,8 +13,7 @@
 namespace heaptap::symbolize {
 namespace {
 
-// Depth of scopes, and of links from entry to entry. Compiled programs have some dozens.
-constexpr int kMaxDepth = 256;
+// From entry to entry. Compiled programs have a few.
 constexpr int kMaxLinks = 16;
 // Entries that are kept when the next question comes: about 40 MB.
 constexpr size_t kMaxEntries = 1 << 20;
@@ -81,7 +80,7 @@ std::string ScopeNames::NameOf(Dwarf_Die* function) {
 
 std::string ScopeNames::NameOf(Dwarf_Die* function, int depth) {
   std::string name = OwnName(function);
-  if (name.empty() || depth > kMaxDepth) return name;
+  if (name.empty() || depth > kMaxScopes) return name;
   Dwarf_Die declaration = DeclarationOf(*function);
   ReadUnit(&declaration);
   const auto found = scope_of_.find(declaration.addr);
@@ -91,7 +90,7 @@ std::string ScopeNames::NameOf(Dwarf_Die* function, int depth) {
 }
 
 std::string ScopeNames::NameOfScope(uint32_t scope, const std::string& inner, int depth) {
-  if (depth > kMaxDepth || scope >= scopes_.size()) return "";
+  if (depth > kMaxScopes || scope >= scopes_.size()) return "";
   Dwarf_Die entry = scopes_[scope].entry;
   const int tag = dwarf_tag(&entry);
   // It may be declared elsewhere.
@@ -127,7 +126,7 @@ void ScopeNames::ReadUnit(Dwarf_Die* entry) {
 
 void ScopeNames::ReadScope(Dwarf_Die* parent, uint32_t scope, int depth) {
   Dwarf_Die child;
-  if (depth > kMaxDepth || dwarf_child(parent, &child) != 0) return;
+  if (depth > kMaxScopes || dwarf_child(parent, &child) != 0) return;
   do {
     const int tag = dwarf_tag(&child);
     if (tag == DW_TAG_lexical_block) {

@@ -20,6 +20,9 @@
 
 namespace heaptap::symbolize {
 
+// The most scopes within each other that are followed. Compiled programs have some dozens.
+inline constexpr int kMaxScopes = 512;
+
 class ScopeNames {
  public:
   // The name of a function, or of an inlined one: "shop::(anonymous namespace)::Cache::get<int>", and for a lambda in a

@@ -97,7 +97,7 @@ absl::StatusOr<std::string> Tree(const ReportInput& input) {
                           input.show, ToOptions(input, kRows));
 }
 
-absl::StatusOr<std::string> Json(const ReportInput& input) {
+absl::StatusOr<std::string> JsonDocument(const ReportInput& input) {
   const absl::StatusOr<std::vector<Path>> paths = SelectPaths(input, false);
   if (!paths.ok()) return paths.status();
   return ToText(report::ReportJson(input.named, *paths, input.subject, input.limit.value_or(0)));
@@ -224,7 +224,7 @@ constexpr View kViews[] = {
      .make = Tree,
      .cut_paths = kMarked},
     {"--text", "show the table of jeprof --text, with the same digits", Jeprof},
-    {.option = "--json", .help = "print one JSON document", .make = Json, .shows_warnings = true},
+    {.option = "--json", .help = "print one JSON document", .make = JsonDocument, .shows_warnings = true},
     {.option = "--markdown",
      .help = "print the short form for a ticket or an assistant",
      .make = Markdown,
