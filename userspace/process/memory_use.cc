@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,17 +34,35 @@ int64_t LimitBytes(pid_t pid) {
   return -1;
 }
 
-}  // namespace
-
-int64_t ResidentBytes(pid_t pid) {
-  int64_t pages = 0;
+// In bytes.
+struct Statm {
+  int64_t resident;
+  int64_t shared;  // of files, and of other processes
+};
+// None: what ends, or has ended, has no address space: its size is 0 too, and says nothing of what it held.
+std::optional<Statm> ReadStatm(pid_t pid) {
+  Statm pages = {};
   const bool has_memory = AskThreads(pid, [&](pid_t thread) {
     const std::string text = ReadShortFile(ThreadFile(thread, "statm"));
     const std::vector<absl::string_view> words = absl::StrSplit(text, ' ');
-    // What ends, or has ended, has no address space: its size is 0 too, and says nothing of what it held.
-    return words.size() >= 2 && words[0] != "0" && absl::SimpleAtoi(words[1], &pages);
+    return words.size() >= 3 && words[0] != "0" && absl::SimpleAtoi(words[1], &pages.resident) &&
+           absl::SimpleAtoi(words[2], &pages.shared);
   });
-  return has_memory ? pages * sysconf(_SC_PAGESIZE) : -1;
+  if (!has_memory) return std::nullopt;
+  const int64_t page = sysconf(_SC_PAGESIZE);
+  return Statm{.resident = pages.resident * page, .shared = pages.shared * page};
+}
+
+}  // namespace
+
+int64_t ResidentBytes(pid_t pid) {
+  const std::optional<Statm> statm = ReadStatm(pid);
+  return statm.has_value() ? statm->resident : -1;
+}
+
+int64_t AnonymousBytes(pid_t pid) {
+  const std::optional<Statm> statm = ReadStatm(pid);
+  return statm.has_value() ? statm->resident - statm->shared : -1;
 }
 
 MemoryUse ReadMemoryUse(pid_t pid) { return {.resident_bytes = ResidentBytes(pid), .limit_bytes = LimitBytes(pid)}; }

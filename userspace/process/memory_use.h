@@ -17,6 +17,8 @@ struct MemoryUse {
 
 // As /proc/PID/statm (proc_pid_statm(5)) says; -1: unknown.
 int64_t ResidentBytes(pid_t pid);
+// Those that no file has.
+int64_t AnonymousBytes(pid_t pid);
 
 // The same, and the limit of its memory control group (cgroups(7), version 1 or 2).
 MemoryUse ReadMemoryUse(pid_t pid);

@@ -421,6 +421,7 @@ void Everyone::Tick(base::Instant now) {
   means_.looks.EndIdle(now);
   means_.orders.EndIdle(now);
   means_.dumps.Prune(base::WallNow());
+  upkeep_.ReturnMemory(now);
   upkeep_.FoldWhenFull(*processes, std::min(options_.map_sizes.tallies, options_.map_sizes.stacks), now);
 }
 

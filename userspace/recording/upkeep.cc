@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/recording/upkeep.h"
 
+#include <malloc.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <memory>
 #include <set>
@@ -12,6 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "userspace/base/clock.h"
 #include "userspace/process/facts.h"
+#include "userspace/process/memory_use.h"
 #include "userspace/profile/profile.h"
 
 namespace heaptap::recording {
@@ -39,6 +43,18 @@ constexpr double kWorthFolding = 1.0 / 32;
 constexpr double kAlmostFull = 0.9;
 constexpr double kFoldPausePerCost = 500;
 constexpr double kUrgentPausePerCost = 100;
+
+// The C library gives back only the end of a heap (M_TRIM_THRESHOLD), and profiles for many clients at once leave
+// hundreds of megabytes below something small that stays. To give back the rest takes milliseconds, in which other
+// threads may wait for memory.
+constexpr int64_t kWorthReturning = 32 << 20;
+constexpr absl::Duration kReturnPause = absl::Seconds(5);
+
+// Memory that is resident and not in use. With few threads: their stacks count too.
+int64_t KeptBytes() {
+  const struct mallinfo2 used = mallinfo2();
+  return process::AnonymousBytes(getpid()) - static_cast<int64_t>(used.uordblks + used.hblkhd);
+}
 
 // Whether the tally can be folded if its thread has ended.
 bool MayBeFolded(const bpf::TallyEntry& entry) {
@@ -212,6 +228,18 @@ void Upkeep::FoldEnded(pid_t pid, Candidates candidates, base::Instant end) {
     mutex.Unlock();
   }
   if (!tallies.empty()) folding_->left.push_front(std::move(candidates));
+}
+
+void Upkeep::ReturnMemory(base::Instant now) {
+  if (is_returning_ || now - returned_ < kReturnPause || process::AnonymousBytes(getpid()) < kWorthReturning) return;
+  is_returning_ = true;
+  const auto give_back = [] {
+    if (KeptBytes() >= kWorthReturning) malloc_trim(0);
+  };
+  means_.background.Run(give_back, [this] {
+    is_returning_ = false;
+    returned_ = base::Now();
+  });
 }
 
 }  // namespace heaptap::recording

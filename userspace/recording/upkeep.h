@@ -50,6 +50,8 @@ class Upkeep {
   // Goes on with that for some milliseconds, unless another thread reads tallies. To be called soon after orders are
   // done: a thread that begins after a look at the threads of its process makes the look worthless.
   void FoldSome();
+  // Gives memory that the C library keeps back to the kernel, if there may be much. To be called every second.
+  void ReturnMemory(base::Instant now);
   // Whether FoldSome is to be called again at once, because the map may fill up.
   bool IsFolding() const { return HasToFold() && !folding_->left.empty() && !is_being_read_; }
 
@@ -98,6 +100,8 @@ class Upkeep {
   absl::Duration fold_cost_ = {};
   bool has_folded_ = false;        // the last time
   double fullest_after_fold_ = 0;  // as a share of the bound
+  bool is_returning_ = false;      // memory
+  base::Instant returned_ = base::Instant::InfinitePast();
 };
 
 }  // namespace heaptap::recording
