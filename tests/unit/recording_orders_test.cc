@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/recorder_fixture.h"
@@ -37,6 +38,8 @@ class OrdersTest : public RecorderTest {
     RecorderOptions options = EveryProcess();
     options.background = base::Background::Place::kOwnThread;
     options.map_sizes.tallies = kTallies;
+    // Of hands that nothing holds up, on a busy machine.
+    options.hands.patience = absl::Minutes(1);
     Start(options);
     kernel_.on_is_current = [this](pid_t pid) {
       if (pid == late_.pid() && std::this_thread::get_id() != thread_) end_.WaitForNotification();

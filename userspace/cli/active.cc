@@ -56,10 +56,7 @@ void AddActive(CommandLine& line) {
   Command command = line.AddCommand(
       "active", "switch the sampling of a process on or off; without a daemon, directly in the process");
   auto flags = std::make_shared<ActiveFlags>();
-  command.Add("PROCESS", flags->process, "switch this process: a PID, or its command")
-      .Required()
-      .Type("")
-      .Check(CheckProcessWord);
+  AddProcessWord(command, flags->process, "switch this process").Required();
   const auto check = [](const std::string& text) {
     return text == "on" || text == "off" ? "" : absl::StrCat("'", base::AsciiOnly(text), "' is neither on nor off");
   };

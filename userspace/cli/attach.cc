@@ -98,9 +98,7 @@ void AddAttach(CommandLine& line) {
   Command command = line.AddCommand(
       "attach", "record a running process with libheaptap.so or another sampled allocator, and dump it at the end");
   auto flags = std::make_shared<AttachFlags>();
-  const Option process = command.Add("PROCESS", flags->process, "record this process: a PID, or its command")
-                             .Type("")
-                             .Check(CheckProcessWord);
+  const Option process = AddProcessWord(command, flags->process, "record this process");
   command.Add("-p,--pid", flags->pid, "record this process (same as the argument PROCESS)")
       .Type("PID")
       .AboveZero()

@@ -71,10 +71,7 @@ void AddRate(CommandLine& line) {
   Command command =
       line.AddCommand("rate", "set the sampling rate of a process; without a daemon, directly in the process");
   auto flags = std::make_shared<RateFlags>();
-  command.Add("PROCESS", flags->process, "set the rate of this process: a PID, or its command")
-      .Required()
-      .Type("")
-      .Check(CheckProcessWord);
+  AddProcessWord(command, flags->process, "set the rate of this process").Required();
   command
       .Add(
           "LG", flags->lg_sample,

@@ -167,10 +167,7 @@ void AddStats(CommandLine& line) {
   Command command = line.AddCommand(
       "stats", "show the figures of a process and its allocator; without a daemon, the allocator's only");
   auto flags = std::make_shared<StatsFlags>();
-  command.Add("PROCESS", flags->process, "show this process: a PID, or its command")
-      .Required()
-      .Type("")
-      .Check(CheckProcessWord);
+  AddProcessWord(command, flags->process, "show this process").Required();
   command.AddFlag("--json", flags->json, "print one JSON document instead of text");
   AddSocketOption(command, flags->socket);
   command.Runs([flags] { return Stats(*flags); });

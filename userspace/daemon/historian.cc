@@ -32,9 +32,6 @@ namespace {
 // that goes on unrecorded it never is.
 constexpr absl::Duration kEndPatience = absl::Seconds(10);
 
-// The share of a standard error by which that of equal samples may differ and still stand for it.
-constexpr double kEqualDeviation = 0.1;
-
 // Between two questions to the recording's thread, which has other things to do.
 constexpr absl::Duration kBreath = absl::Milliseconds(5);
 
@@ -353,8 +350,8 @@ absl::Status Historian::WriteOne(absl::Time now, Turn& turn, std::vector<History
               .allocated_samples = row.allocated_samples};
       const double deviation = std::sqrt(row.live_variance);
       const uint64_t equal = history::DeviationOfEqualSamples(held);
-      const bool is_equal = std::fabs(deviation - static_cast<double>(equal)) <= kEqualDeviation * deviation;
-      held.deviation = is_equal ? equal : profile::ToWhole(deviation);
+      held.deviation =
+          profile::MayStandFor(static_cast<double>(equal), deviation) ? equal : profile::ToWhole(deviation);
     }
     point.live_bytes = profile::ToWhole(bytes);
     point.live_objects = profile::ToWhole(objects);

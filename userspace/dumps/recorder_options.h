@@ -10,6 +10,7 @@
 
 #include "userspace/base/background.h"
 #include "userspace/bpf/books.h"
+#include "userspace/crews/hands.h"
 #include "userspace/dumps/retention.h"
 #include "userspace/formats/heap_v2.h"
 #include "userspace/profile/profile.h"
@@ -53,6 +54,8 @@ struct RecorderOptions {
   std::optional<SystemWide> system_wide = {};  // system-wide; requires follow
   // Where a system-wide recording does what takes long. Other recordings have nothing else to do meanwhile.
   base::Background::Place background = base::Background::Place::kOwnThread;
+  // Of a system-wide recording. The user of another one is the one who waits.
+  worker::HandsBounds hands = worker::Hands::kDefault;
 };
 
 }  // namespace heaptap::recording

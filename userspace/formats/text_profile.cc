@@ -17,9 +17,6 @@ namespace {
 
 using profile::Estimate;
 
-// The share of its standard error by which that of equal samples may differ and still stand for it.
-constexpr double kEqualDeviation = 0.1;
-
 // What readers make of the counts of an estimate.
 Estimate ReadBack(const Estimate& estimate, uint64_t period) {
   const profile::BiasedCount count = profile::Bias(estimate.objects, estimate.bytes, period);
@@ -30,9 +27,8 @@ Estimate ReadBack(const Estimate& estimate, uint64_t period) {
 
 bool Follows(const Estimate& estimate, uint64_t period) {
   const Estimate read = ReadBack(estimate, period);
-  const double deviation = std::sqrt(estimate.variance);
   return read.samples == estimate.samples &&
-         std::fabs(std::sqrt(read.variance) - deviation) <= kEqualDeviation * deviation;
+         profile::MayStandFor(std::sqrt(read.variance), std::sqrt(estimate.variance));
 }
 
 void AppendSamples(size_t stack, const absl::AlphaNum& thread, const Estimate& live, const Estimate& allocated,

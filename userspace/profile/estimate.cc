@@ -42,6 +42,11 @@ double VarianceOfEqualSamples(const Estimate& estimate) {
   return samples * weight * std::max(weight - size, 0.0);
 }
 
+bool MayStandFor(double equal_deviation, double deviation) {
+  constexpr double kMostDifference = 0.1;  // as a share of the deviation
+  return std::fabs(equal_deviation - deviation) <= kMostDifference * deviation;
+}
+
 bool HasFinerSamples(const Estimate& estimate, uint64_t period) {
   if (estimate.samples <= kMoment || period <= 1) return false;
   return estimate.bytes < kEnough * static_cast<double>(estimate.samples - kMoment) * static_cast<double>(period);

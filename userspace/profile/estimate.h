@@ -35,6 +35,9 @@ uint64_t ToWhole(double estimate);
 // size and one R that is exact; for mixed ones it is too small by the variance of the weights.
 double VarianceOfEqualSamples(const Estimate& estimate);
 
+// Whether the standard error of equal samples is so near to the true one, `deviation`, that it may stand for it.
+bool MayStandFor(double equal_deviation, double deviation);
+
 // Whether samples were taken at shorter intervals than `period`, at longer ones. A sample stands for at least the bytes
 // of its interval, and for at most these and its size. Few samples at another interval among many do not tell.
 bool HasFinerSamples(const Estimate& estimate, uint64_t period);

@@ -18,30 +18,32 @@ export interface Subject {
   coverage?: Part[];
 }
 
-// How each path divides. A path has its number in Paths, a thread the number of a text.
-export interface Threads {
-  path: number[];
-  thread: number[];
+// What is live, and what was allocated.
+interface LiveSums {
   live_bytes: number[];
   live_objects: number[];
   live_samples: number[];
   live_variance: number[];
+}
+interface Sums extends LiveSums {
   allocated_bytes: number[];
   allocated_objects: number[];
   allocated_samples: number[];
   allocated_variance: number[];
 }
 
+// How each path divides. A path has its number in Paths, a thread the number of a text.
+export interface Threads extends Sums {
+  path: number[];
+  thread: number[];
+}
+
 // Live blocks of one size and a range of ages.
-export interface Blocks {
+export interface Blocks extends LiveSums {
   path: number[];
   thread: number[];
   size: number[]; // bytes of each
   age: number[]; // where the range begins, in seconds (userspace/profile/ages.h); -1: unknown
-  live_bytes: number[];
-  live_objects: number[];
-  live_samples: number[];
-  live_variance: number[];
 }
 
 export interface Frames {
@@ -53,17 +55,9 @@ export interface Frames {
   flags: number[];
 }
 
-export interface Paths {
+export interface Paths extends Sums {
   stack: number[]; // number of the innermost entry of `stacks`; -1: the path is unknown
   truncated: number[];
-  live_bytes: number[];
-  live_objects: number[];
-  live_samples: number[];
-  live_variance: number[];
-  allocated_bytes: number[];
-  allocated_objects: number[];
-  allocated_samples: number[];
-  allocated_variance: number[];
   // A difference has what was live before, also of paths that have not changed.
   before_bytes?: number[];
   before_objects?: number[];

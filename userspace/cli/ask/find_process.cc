@@ -63,6 +63,12 @@ std::string CheckProcessWord(const std::string& word) {
   return !is_number || ToPid(word).has_value() ? "" : absl::StrCat("'", word, "' is not a PID");
 }
 
+Option AddProcessWord(Command command, std::string& process, const std::string& help) {
+  return command.Add("PROCESS", process, absl::StrCat(help, ": a PID, or its command"))
+      .Type("")
+      .Check(CheckProcessWord);
+}
+
 absl::StatusOr<ProcessDocument> FindProcess(const Client& client, const std::string& word, absl::string_view what) {
   if (const std::optional<pid_t> pid = ToPid(word); pid.has_value()) {
     absl::StatusOr<ProcessDocument> process = GetProcess(client, *pid);

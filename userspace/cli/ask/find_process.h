@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "userspace/cli/ask/client.h"
 #include "userspace/cli/ask/documents.h"
+#include "userspace/cli/words/command_line.h"
 
 namespace heaptap::cli {
 
@@ -25,6 +26,9 @@ std::optional<pid_t> ToPid(const std::string& word);
 
 // "", or the reason to refuse the word, for Option::Check: a number that is no PID is a mistake, not a command.
 std::string CheckProcessWord(const std::string& word);
+
+// The word PROCESS of a command, whose help says what the command does with it: "record this process".
+Option AddProcessWord(Command command, std::string& process, const std::string& help);
 
 // Finds a process that the daemon records. NotFound: there is none; if one has ended lately, the message says when, and
 // how to see what it held. InvalidArgument: several have this command. Errors of Client.
