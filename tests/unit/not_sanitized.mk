@@ -6,8 +6,8 @@
 # UnwindStep: compares with backtrace(3), which AddressSanitizer replaces by one that has a frame more.
 # FeatureProbes.Maps: asks for a type of map that no enumerator stands for, which the kernel has to refuse.
 NOT_WITH_ASAN := UnwindStep.*:FeatureProbes.Maps
-# They ask the same code for the same kinds of input a hundred thousand times, and would take most of the time. Other tests and the
-# fuzzers run that code with sanitizers.
+# The others repeat the same calls with up to hundreds of thousands of inputs, and would take half of the time. Smaller tests and
+# the fuzzers run that code with sanitizers.
 NOT_WITH_ASAN := $(NOT_WITH_ASAN):SymbolizerTest.Agrees*:FileTable.AgreesWithTheTableAtEveryAddress:Rows/TreeTest.SearchFindsWhatTheTableSays/1*
 NOT_WITH_ASAN := $(NOT_WITH_ASAN):FinishStack.SaysWhatTheKernelSays:*.OfLargeProfiles:HeapV2Reader.LargeDumps
 

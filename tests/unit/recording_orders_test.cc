@@ -38,7 +38,7 @@ class OrdersTest : public RecorderTest {
     RecorderOptions options = EveryProcess();
     options.background = base::Background::Place::kOwnThread;
     options.map_sizes.tallies = kTallies;
-    // Of hands that nothing holds up, on a busy machine.
+    // A busy machine may hold up the hands of the other process too.
     options.hands.patience = absl::Minutes(1);
     Start(options);
     kernel_.on_is_current = [this](pid_t pid) {

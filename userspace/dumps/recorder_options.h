@@ -54,7 +54,7 @@ struct RecorderOptions {
   std::optional<SystemWide> system_wide = {};  // system-wide; requires follow
   // Where a system-wide recording does what takes long. Other recordings have nothing else to do meanwhile.
   base::Background::Place background = base::Background::Place::kOwnThread;
-  // Of a system-wide recording. The user of another one is the one who waits.
+  // How long the hands of a system-wide recording may take.
   worker::HandsBounds hands = worker::Hands::kDefault;
 };
 

@@ -50,7 +50,7 @@ constexpr double kUrgentPausePerCost = 100;
 constexpr int64_t kWorthReturning = 32 << 20;
 constexpr absl::Duration kReturnPause = absl::Seconds(5);
 
-// Memory that is resident and not in use. With few threads: their stacks count too.
+// Memory that is resident but not in use. The stacks of threads count too, and are small.
 int64_t KeptBytes() {
   const struct mallinfo2 used = mallinfo2();
   return process::AnonymousBytes(getpid()) - static_cast<int64_t>(used.uordblks + used.hblkhd);

@@ -50,7 +50,7 @@ class Upkeep {
   // Goes on with that for some milliseconds, unless another thread reads tallies. To be called soon after orders are
   // done: a thread that begins after a look at the threads of its process makes the look worthless.
   void FoldSome();
-  // Gives memory that the C library keeps back to the kernel, if there may be much. To be called every second.
+  // Gives back to the kernel what the C library keeps of freed memory, if that is much. To be called every second.
   void ReturnMemory(base::Instant now);
   // Whether FoldSome is to be called again at once, because the map may fill up.
   bool IsFolding() const { return HasToFold() && !folding_->left.empty() && !is_being_read_; }
