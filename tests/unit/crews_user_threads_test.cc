@@ -48,7 +48,7 @@ class UserThreadsTest : public ::testing::Test {
 TEST_F(UserThreadsTest, AUserPaysForWaits) {
   const auto work = [] {
     const base::Instant begin = base::Now();
-    // A sleep may begin with a wait for a processor, which nobody pays for.
+    // The thread may wait for a processor before it sleeps. Nobody pays for that wait.
     do {
       absl::SleepFor(kTaken);
     } while (base::Now() - begin - process::ProcessorWaitOf(gettid()) < kTaken);

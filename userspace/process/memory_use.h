@@ -17,7 +17,7 @@ struct MemoryUse {
 
 // As /proc/PID/statm (proc_pid_statm(5)) says; -1: unknown.
 int64_t ResidentBytes(pid_t pid);
-// Those that no file has.
+// Without those of files and of memory that processes share.
 int64_t AnonymousBytes(pid_t pid);
 
 // The same, and the limit of its memory control group (cgroups(7), version 1 or 2).

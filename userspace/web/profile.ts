@@ -18,13 +18,15 @@ export interface Subject {
   coverage?: Part[];
 }
 
-// What is live, and what was allocated.
+// The sums of what is live.
 interface LiveSums {
   live_bytes: number[];
   live_objects: number[];
   live_samples: number[];
   live_variance: number[];
 }
+
+// The same, and those of what was allocated.
 interface Sums extends LiveSums {
   allocated_bytes: number[];
   allocated_objects: number[];
