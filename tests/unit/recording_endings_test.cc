@@ -76,6 +76,32 @@ TEST_F(EndingsTest, ThePeakIsThatOfTheKernel) {
   EXPECT_EQ(recorder_->endings().ended().front().summary.live_bytes, 1.0 * kBytes);
 }
 
+// It ends before the new collector has looked at it.
+TEST_F(EndingsTest, AProcessOfAnEarlierCollectorHasItsName) {
+  const uint64_t process_id = kernel_.Enter(kOther, "other");
+  kernel_.Sample(process_id, kBytes);
+  Start(EveryProcess(), true);
+  ASSERT_TRUE(recorder_->IsRecorded(kOther));
+  kernel_.Exit(kOther, "other");
+  PumpLater();
+  ASSERT_THAT(recorder_->endings().ended(), SizeIs(1));
+  EXPECT_EQ(recorder_->endings().ended().front().summary.command, "other");
+}
+
+TEST_F(EndingsTest, AProcessWhoseBeginningWasLostHasItsName) {
+  StartWith(DumpAtExit::kNever);
+  kernel_.loses_events = true;
+  const uint64_t process_id = kernel_.Enter(kOther, "other");
+  kernel_.Sample(process_id, kBytes);
+  recorder_->Pump();
+  ASSERT_TRUE(recorder_->IsRecorded(kOther));
+  kernel_.loses_events = false;
+  kernel_.Exit(kOther, "other");
+  PumpLater();
+  ASSERT_THAT(recorder_->endings().ended(), SizeIs(1));
+  EXPECT_EQ(recorder_->endings().ended().front().summary.command, "other");
+}
+
 TEST_F(EndingsTest, LastDumpsOfThoseThatASignalEnded) {
   StartWith(DumpAtExit::kFatal);
   Enter(kOther);

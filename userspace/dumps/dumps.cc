@@ -216,7 +216,7 @@ absl::StatusOr<std::string> Dumps::Publish(Target& target, heaptap_dump_kind kin
   }
   const profile::LeakSummary& live = filled.live;
   base::Say(absl::StrCat("wrote ", *written, ": ", Count(live.bytes, "byte"), " in ", Count(live.objects, "object"),
-                         " live (", target.name.empty() ? "?" : target.name, ")"));
+                         " live (", target.name, ")"));
   SayLosses(filled.warnings);
   if (kind == HEAPTAP_DUMP_FINAL) {
     AddStackEnds(filled.stack_ends);

@@ -44,7 +44,7 @@ void Endings::Fail(const absl::Status& status) {
 void Endings::Handle(Target& target, Ending ending) {
   const base::OneThread one_thread(thread_);
   if (target.ending.has_value()) return;
-  if (target.name.empty()) {
+  if (target.name == kUnknownName) {
     // A process has the name of its first thread.
     if (absl::StatusOr<bpf::ThreadName> name = means_.books.entries().ReadThreadName(target.process_id, target.pid);
         name.ok()) {

@@ -31,9 +31,6 @@ constexpr absl::Duration kFirstPatience = absl::Milliseconds(1500);
 // Between two looks at all processes. Under a flood of mappings each would find that events were lost again.
 constexpr absl::Duration kRepairPause = absl::Seconds(2);
 
-// The name of a process that an earlier recorder has left, until the process is looked at.
-constexpr absl::string_view kUnknownName = "?";
-
 // What the books say now, and what has changed since the last time.
 void Measure(BookFigures& figures, const heaptap_process& process, base::Instant now) {
   const Reading reading = {.time = now,
@@ -126,7 +123,6 @@ void Everyone::TakeOverBooks() {
   for (const auto& [process_id, recorded] : *processes) {
     if ((recorded.process.flags & HEAPTAP_PROCESS_IGNORED) != 0) continue;
     Target& target = means_.targets.Add(process_id, recorded.tgid, options_.policy);
-    target.name = std::string(kUnknownName);
     target.books.state_.begun = base::Instant::FromNanoseconds(recorded.process.identity.start_time);
     target.books.state_.since = base::ToWall(target.books->begun);
     if (absl::StatusOr<TargetState> state = states_->Load(process_id); state.ok()) {

@@ -148,12 +148,15 @@ class Everyone;
 class Readings;
 class Requests;
 
+// The name of a process that nothing has told yet.
+inline constexpr absl::string_view kUnknownName = "?";
+
 struct Target {
   uint64_t process_id = 0;
   pid_t pid = 0;
-  std::string name = {};    // its comm, printable
-  bool has_execed = false;  // its books began with an exec
-  bool is_saved = false;    // its saved state is current; a change of what is saved sets this to false
+  std::string name = std::string(kUnknownName);  // its comm, printable
+  bool has_execed = false;                       // its books began with an exec
+  bool is_saved = false;  // its saved state is current; a change of what is saved sets this to false
   std::optional<Ending> ending = {};
   Part<Image, Controls> image = {};
   Part<Control, Controls> control = {};
