@@ -62,11 +62,12 @@ constexpr size_t kMaxFilesOfUser = 32;
 constexpr size_t kMaxFailuresOfUser = 8;
 constexpr uid_t kRootUser = 0;
 
-// Some hundredths of a second on a quiet machine; with a link for each site, several times that.
-constexpr absl::Duration kAttachTime = absl::Seconds(10);
+// Some hundredths of a second on a quiet machine; with a link for each site, several times that. The kernel changes the
+// code of each process that maps the file, so a busy machine with many of them takes many seconds.
+constexpr absl::Duration kAttachTime = absl::Seconds(60);
 
-// The longest that AttachAllocator waits.
-constexpr absl::Duration kAttachPatience = absl::Seconds(20);
+// The longest that AttachAllocator waits: longer, because the file is read first.
+constexpr absl::Duration kAttachPatience = absl::Seconds(70);
 
 absl::Status Named(absl::string_view name, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(name, ": ", status.message()));
@@ -168,6 +169,10 @@ void ProbeFiles::HandleAttached(File file, const std::string& name, worker::Answ
   if (extracted.empty()) return;  // detached meanwhile
   const Attaching& attaching = extracted.mapped();
   absl::Status status = std::move(answer.status);
+  if (absl::IsDeadlineExceeded(status)) {
+    status = absl::DeadlineExceededError(absl::StrCat("the kernel did not attach its probes within ",
+                                                      absl::FormatDuration(kAttachTime), "; is the machine too busy?"));
+  }
   if (status.ok()) status = Pin(file, answer.files);
   if (status.ok()) {
     attached_[file] = {std::move(answer.files), attaching.owner};
