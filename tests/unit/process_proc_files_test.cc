@@ -89,6 +89,15 @@ TEST(ProcFiles, NobodyIsAskedAfterTheEnd) {
   EXPECT_THAT(ThreadsAsked(child.pid(), 5), ElementsAre(child.pid()));
 }
 
+TEST(ProcFiles, AProcessIsEndingWhenAllItsThreadsAre) {
+  const Child child;
+  EXPECT_FALSE(IsEnding(child.pid()));
+  child.Kill();
+  EXPECT_TRUE(IsEnding(child.pid()));
+  EXPECT_FALSE(IsEnding(Headless().pid()));
+  EXPECT_TRUE(IsEnding(1 << 30)) << "there is none";
+}
+
 TEST(ProcFiles, ErrorsAreThoseOfTheMainThread) {
   const Headless process;
   EXPECT_FALSE(OpenProcFile(process.pid(), "no_such", O_RDONLY).valid());

@@ -5,12 +5,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
+#include <memory>
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/controlled_child.h"
 #include "tests/unit/recorder_fixture.h"
+#include "tests/unit/support/child.h"
 #include "tests/unit/support/fake_clock.h"
 #include "userspace/base/clock.h"
 #include "userspace/process/facts.h"
@@ -56,6 +59,33 @@ TEST_F(EveryoneTest, ARuleThatTheKernelRefusesIsTriedEverySecond) {
   const std::string line = "its rule (parent) does not hold until heaptap succeeds; it tries every second\n";
   EXPECT_THAT(said, HasSubstr(line));
   EXPECT_EQ(said.find(line), said.rfind(line)) << said;
+}
+
+// A collector may open books for a process whose end the kernel has told before.
+TEST_F(EveryoneTest, BooksThatNobodyWillEndAreClosed) {
+  const Child lives;
+  const Child ended;
+  ended.Kill();
+  const Child has_samples;
+  has_samples.Kill();  // its end will be told
+  const std::unique_ptr<bpf::Books> earlier = bpf::MakeSimulatedBooks(kernel_, false);
+  std::map<pid_t, uint64_t> ids;
+  for (const pid_t pid : {lives.pid(), ended.pid(), has_samples.pid()})
+    ids[pid] = *earlier->processes().Track(pid, true, {});
+  kernel_.Sample(ids[has_samples.pid()], kBytes);
+  const Child entered;
+  entered.Kill();
+  kernel_.Enter(entered.pid(), "entered");
+  Start(EveryProcess(), true);
+  ASSERT_TRUE(recorder_->IsRecorded(ended.pid()));
+  Tick();
+  while (recorder_->IsRecorded(ended.pid())) recorder_->Pump();
+  EXPECT_TRUE(recorder_->IsRecorded(lives.pid()));
+  EXPECT_TRUE(recorder_->IsRecorded(has_samples.pid()));
+  EXPECT_TRUE(recorder_->IsRecorded(entered.pid()));
+  EXPECT_THAT(recorder_->endings().ended(), IsEmpty()) << "an end without anything before is no news";
+  absl::MutexLock lock(&kernel_.mutex);
+  EXPECT_FALSE(kernel_.processes.contains(ids[ended.pid()]));
 }
 
 // The rules test facts, which are read after the start; then the process has its rate and its collector.

@@ -39,7 +39,7 @@ class KernelProcesses final : public Processes {
 
  private:
   KernelObject& object_;
-  uint64_t next_id_ = 0;       // odd ones are ours, even ones the programs'
+  uint64_t next_id_ = 0;       // odd ones are ours (IsTracked), even ones the programs'
   uint32_t flags_of_all_ = 0;  // heaptap_settings.flags
   uint32_t groups_ = 0;        // heaptap_settings.groups
 };

@@ -57,6 +57,9 @@ struct EndedBooks {
   uint64_t peak_weight;
 };
 
+// Whether books were opened by Track; else the process has opened them, by what it did.
+inline bool IsTracked(uint64_t process_id) { return process_id % 2 != 0; }
+
 class Processes {
  public:
   virtual ~Processes() = default;

@@ -157,13 +157,14 @@ std::string Encode(const Facts& facts) {
   add(facts.user);
   add(facts.owner.has_value() ? absl::StrCat(*facts.owner) : "");
   add(facts.unified_group);
+  add(facts.is_ending ? 1 : 0);
   for (const std::string& group : facts.control_groups) add(group);
   return text;
 }
 
 absl::StatusOr<Facts> DecodeFacts(absl::string_view text) {
   const std::vector<std::string> fields = absl::StrSplit(text, '\0');
-  constexpr size_t kOne = 6;  // before the control groups; an empty field follows the last NUL
+  constexpr size_t kOne = 7;  // before the control groups; an empty field follows the last NUL
   Facts facts;
   uid_t owner = 0;
   if (fields.size() <= kOne || !absl::SimpleAtoi(fields[0], &facts.pid) || !absl::SimpleAtoi(fields[3], &facts.user) ||
@@ -174,11 +175,13 @@ absl::StatusOr<Facts> DecodeFacts(absl::string_view text) {
   facts.executable = fields[2];
   if (!fields[4].empty()) facts.owner = owner;
   facts.unified_group = fields[5];
+  facts.is_ending = fields[6] == "1";
   facts.control_groups.assign(fields.begin() + kOne, fields.end() - 1);
   return facts;
 }
 
 absl::StatusOr<Facts> ReadFacts(pid_t pid) {
+  const bool is_ending = IsEnding(pid);
   absl::StatusOr<Facts> of_main;
   absl::StatusOr<Facts> facts;
   const bool has_memory = AskThreads(pid, [&](pid_t thread) {
@@ -186,7 +189,9 @@ absl::StatusOr<Facts> ReadFacts(pid_t pid) {
     if (thread == pid) of_main = facts;
     return facts.ok() && !facts->executable.empty();
   });
-  if (!has_memory || !of_main.ok()) return of_main;
+  if (!of_main.ok()) return of_main;
+  if (!has_memory) facts = of_main;
+  facts->is_ending = is_ending;
   // The name of the main thread is that of the process.
   facts->pid = pid;
   facts->command = of_main->command;

@@ -23,6 +23,7 @@ struct Facts {
   std::string command = {};     // /proc/PID/comm
   std::string executable = {};  // path of its program (/proc/PID/exe); "": it has none
   uid_t user = 0;               // the effective one, as ps(1) shows it
+  bool is_ending = false;       // as IsEnding (proc_files.h) said before the rest was read
   // The user who may look at the process besides root; none if there is no such user.
   std::optional<uid_t> owner = {};
   // The paths in all hierarchies of control groups, without duplicates, as seen from this process's control group

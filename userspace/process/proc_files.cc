@@ -26,26 +26,50 @@ constexpr char kReady = 'R';
 constexpr char kZombie = 'Z';
 constexpr char kDead = 'X';
 
-// The state in the text of /proc/PID/stat: "PID (COMMAND) STATE ...". The command may hold parentheses.
-char StateIn(absl::string_view stat) {
+// The kernel's flag of a task that has begun to exit: PF_EXITING in include/linux/sched.h.
+constexpr uint32_t kExiting = 4;
+
+// What follows "PID (COMMAND) " in the text of /proc/PID/stat (proc(5)). The command may hold parentheses. "": the
+// thread has ended.
+absl::string_view AfterCommand(absl::string_view stat) {
   const size_t end = stat.rfind(") ");
-  return end == absl::string_view::npos || end + 2 >= stat.size() ? kDead : stat[end + 2];
+  return end == absl::string_view::npos ? "" : stat.substr(end + 2);
+}
+
+char StateIn(absl::string_view stat) {
+  const absl::string_view words = AfterCommand(stat);
+  return words.empty() ? kDead : words[0];
+}
+
+// The flags are the seventh word.
+bool IsExiting(absl::string_view stat) {
+  constexpr size_t kFlags = 6;
+  const std::vector<absl::string_view> words = absl::StrSplit(AfterCommand(stat), absl::MaxSplits(' ', kFlags + 1));
+  uint32_t flags = 0;
+  return words.size() <= kFlags || !absl::SimpleAtoi(words[kFlags], &flags) || (flags & kExiting) != 0;
 }
 
 bool HasEnded(absl::string_view stat) { return StateIn(stat) == kZombie || StateIn(stat) == kDead; }
+
+std::vector<pid_t> ThreadsOf(pid_t pid) {
+  std::vector<pid_t> threads;
+  std::error_code error;
+  // Not a range-based for: it throws if a later read of the folder fails.
+  for (std::filesystem::directory_iterator entry(ThreadFile(pid, "task"), error), end; !error && entry != end;
+       entry.increment(error)) {
+    pid_t thread = 0;
+    if (absl::SimpleAtoi(entry->path().filename().string(), &thread)) threads.push_back(thread);
+  }
+  return threads;
+}
 
 // None: the main thread lives, or all have ended.
 std::vector<pid_t> SuccessorsOf(pid_t pid) {
   std::vector<pid_t> threads;
   const std::string main_thread = ReadShortFile(ThreadFile(pid, "stat"));
   if (main_thread.empty() || !HasEnded(main_thread)) return threads;
-  std::error_code error;
-  // Not a range-based for: it throws if a later read of the folder fails.
-  for (std::filesystem::directory_iterator entry(ThreadFile(pid, "task"), error), end; !error && entry != end;
-       entry.increment(error)) {
-    pid_t thread = 0;
-    if (!absl::SimpleAtoi(entry->path().filename().string(), &thread) || thread == pid) continue;
-    if (!HasEnded(ReadShortFile(ThreadFile(thread, "stat")))) threads.push_back(thread);
+  for (const pid_t thread : ThreadsOf(pid)) {
+    if (thread != pid && !HasEnded(ReadShortFile(ThreadFile(thread, "stat")))) threads.push_back(thread);
   }
   return threads;
 }
@@ -94,6 +118,13 @@ bool AskThreads(pid_t pid, absl::FunctionRef<bool(pid_t thread)> ask) {
     if (ask(thread) && access(ThreadFile(pid, absl::StrCat("task/", thread)).c_str(), F_OK) == 0) return true;
   }
   return false;
+}
+
+bool IsEnding(pid_t pid) {
+  if (!IsExiting(ReadShortFile(ThreadFile(pid, "stat")))) return false;
+  return std::ranges::all_of(ThreadsOf(pid), [pid](pid_t thread) {
+    return IsExiting(ReadShortFile(ThreadFile(pid, absl::StrCat("task/", thread, "/stat"))));
+  });
 }
 
 bool HasMainThread(pid_t pid) { return !HasEnded(ReadShortFile(ThreadFile(pid, "stat"))); }

@@ -30,6 +30,9 @@ bool AskThreads(pid_t pid, absl::FunctionRef<bool(pid_t thread)> ask);
 // of one process reach none without a main thread.
 bool HasMainThread(pid_t pid);
 
+// Whether all threads have begun to exit, or have ended. The kernel tells the end of a process after that moment.
+bool IsEnding(pid_t pid);
+
 struct Scheduling {
   bool is_ready;        // it computes, or would if it had a processor
   absl::Duration used;  // its processor time

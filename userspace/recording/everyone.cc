@@ -210,7 +210,7 @@ void Everyone::BeginBatch(base::Instant now) {
 
 void Everyone::EndBatch() {
   const base::OneThread one_thread(thread_);
-  for (const uint64_t process_id : std::exchange(ignored_, {})) means_.endings.Close(process_id);
+  for (const uint64_t process_id : std::exchange(to_close_, {})) means_.endings.Close(process_id);
   means_.readings.ReadWanted();
   newcomers_.Serve([this](uid_t, uint64_t pid) { LookAt(static_cast<pid_t>(pid)); });
 }
@@ -298,7 +298,21 @@ void Everyone::ApplyPolicy(Target& target, Then then) {
   means_.readings.Want(target);
 }
 
+// A look may find a process alive whose end the kernel tells before its books are opened. Nothing would end these
+// books.
+bool Everyone::IsTooLate(const Target& target, const process::Facts* facts) const {
+  if (!bpf::IsTracked(target.process_id) || target.facts->was_running) return false;
+  if (facts != nullptr && !facts->is_ending) return false;
+  const absl::StatusOr<heaptap_process> process = means_.books.processes().Read(target.pid);
+  const bool is_current = process.ok() && process->identity.id == target.process_id;
+  return is_current && process->figures.allocated_weight == 0;
+}
+
 void Everyone::HandleRead(Target& target, const process::Facts* facts) {
+  if (IsTooLate(target, facts)) {
+    means_.books.processes().Untrack(target.pid);
+    to_close_.insert(target.process_id);
+  }
   means_.requests.NoteUser(target);
   if (!std::exchange(target.policy_state.state_.awaits_facts, false)) return;
   const auto then = without_facts_.extract(target.process_id);
@@ -341,7 +355,7 @@ void Everyone::Configure(Target& target, const process::Facts& facts) {
   target.policy_state.state_.is_unconfigured = is_refused;
   if (policy.record || is_refused) return;
   // Its entry in the kernel marks it as ignored until its next exec.
-  ignored_.insert(target.process_id);
+  to_close_.insert(target.process_id);
   if (!target.control->is_foreign) means_.controls.Release(target);
 }
 
@@ -365,7 +379,7 @@ void Everyone::RecordIgnored() {
   const absl::StatusOr<std::map<uint64_t, bpf::RecordedProcess>> processes = means_.books.processes().ReadAll();
   if (!processes.ok()) return Fail(processes.status());
   for (const auto& [process_id, recorded] : *processes) {
-    if ((recorded.process.flags & HEAPTAP_PROCESS_IGNORED) == 0 || ignored_.contains(process_id)) continue;
+    if ((recorded.process.flags & HEAPTAP_PROCESS_IGNORED) == 0 || to_close_.contains(process_id)) continue;
     means_.books.processes().Untrack(recorded.tgid);
     // With new books, because the old ones lack what happened meanwhile.
     AddNewcomer(recorded.tgid);

@@ -101,7 +101,7 @@ class Everyone final : public SystemWidePart {
   // into their control blocks.
   void InspectFirst();
   // No process waits for that, except those whose looks have failed again and again.
-  bool IsSettled() const { return newcomers_.empty() && ignored_.empty() && !shall_list_again_ && !HasFailedOnce(); }
+  bool IsSettled() const { return newcomers_.empty() && to_close_.empty() && !shall_list_again_ && !HasFailedOnce(); }
   // For a recorder that goes on with this recording.
   void SaveAllStates();
   // Looks at all targets that wait for it, before the recording ends: each has a control block to be restored.
@@ -147,6 +147,8 @@ class Everyone final : public SystemWidePart {
   // Whether no process waits to be looked at. Handles what has been read.
   bool HasInspected();
   void HandleInspected(uint64_t process_id, absl::StatusOr<Inspection> inspection);
+  // Whether a reading of a target says that its books were opened after its end.
+  bool IsTooLate(const Target& target, const process::Facts* facts) const;
   void Configure(Target& target, const process::Facts& facts);
   // Records a running process, or completes what is known of a recorded one.
   void LookAt(pid_t pid);
@@ -166,7 +168,7 @@ class Everyone final : public SystemWidePart {
   TargetStates* states_ = nullptr;
   // PIDs of processes that have entered without heaptap:start, or whose files have just been read or attached.
   UserQueues newcomers_;
-  std::set<uint64_t> ignored_;                           // process ids to close because a rule ignores a living process
+  std::set<uint64_t> to_close_;                          // process ids to close, though no end of them is noticed
   std::map<uint64_t, std::vector<Then>> without_facts_;  // process ids of targets whose rule is not known yet
   bool shall_list_again_ = false;
   uint64_t mappings_lost_ = 0;  // as of the last RepairSpaces

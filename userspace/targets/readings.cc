@@ -126,6 +126,7 @@ void Readings::Note(Target& target, const process::Facts& facts, base::Instant r
   const bool is_same = !known.is_known() || known.owner == facts.owner;
   known.owner = is_same ? facts.owner : std::nullopt;
   known.read = read;
+  known.was_running |= !facts.is_ending;
   known.control_groups = facts.control_groups;
   // Version 1 of control groups shows "/" for a process that is exiting.
   std::string group = process::LongestControlGroup(facts.control_groups);

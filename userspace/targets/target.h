@@ -62,6 +62,7 @@ struct BookFigures {
 struct KnownFacts {
   base::Instant read = base::Instant::InfinitePast();   // when the last reading began
   base::Instant tried = base::Instant::InfinitePast();  // when the last try ended
+  bool was_running = false;                             // at a reading
   // The user who may look at it besides root, if every reading gave the same one.
   std::optional<uid_t> owner = {};
   // The last ones that it had (process/service_name.h); none: it has none, or they are unknown.
