@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <signal.h>
+#include <unistd.h>
 
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/recorder_fixture.h"
+#include "tests/unit/support/child.h"
 #include "tests/unit/support/fake_clock.h"
+#include "userspace/base/clock.h"
 #include "userspace/recording/endings.h"
+#include "userspace/targets/rules.h"
 
 namespace heaptap::recording {
 namespace {
@@ -16,6 +22,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
 
 // As in wait(2).
 constexpr uint32_t kExitedWithError = 1 << 8;
@@ -86,6 +93,48 @@ TEST_F(EndingsTest, AProcessOfAnEarlierCollectorHasItsName) {
   PumpLater();
   ASSERT_THAT(recorder_->endings().ended(), SizeIs(1));
   EXPECT_EQ(recorder_->endings().ended().front().summary.command, "other");
+}
+
+// The default says nothing of these processes, which ended while no collector ran.
+TEST_F(EndingsTest, RulesHoldForThoseThatNobodyLookedAt) {
+  kernel_.loses_events = true;
+  for (const auto& [pid, name] :
+       {std::pair(kParent, "always"), std::pair(kChild, "ignored"), std::pair(kOther, "other")}) {
+    kernel_.Sample(kernel_.Enter(pid, name), kBytes);
+    kernel_.Exit(pid, name);
+  }
+  RecorderOptions options = EveryProcess();
+  options.policy.dump_at_exit = DumpAtExit::kNever;
+  options.system_wide->rules =
+      Rules::Parse({"comm=always dump-at-exit=always", "comm=ignored record=off"}, options.policy).value();
+  Start(options, true);
+  PumpLater();
+  EXPECT_THAT(Dumps(kParent), ElementsAre(Text(1, kBytes)));
+  EXPECT_THAT(Dumps(kChild), IsEmpty());
+  EXPECT_THAT(Dumps(kOther), IsEmpty());
+  std::vector<std::string> names;
+  for (const profile::EndedProcess& ended : recorder_->endings().ended()) names.push_back(ended.summary.command);
+  EXPECT_THAT(names, UnorderedElementsAre("always", "other"));
+}
+
+// A rule that tests the control group, too: an earlier collector has saved what it knew.
+TEST_F(EndingsTest, RulesHoldForWhatAnEarlierCollectorKnew) {
+  const Child child;
+  RecorderOptions options = EveryProcess();
+  options.policy.dump_at_exit = DumpAtExit::kNever;
+  options.system_wide->rules =
+      Rules::Parse({absl::StrCat("user=", getuid(), " cgroup=/* dump-at-exit=always")}, options.policy).value();
+  Start(options);
+  const uint64_t process_id = kernel_.Enter(child.pid(), "child");
+  kernel_.Sample(process_id, kBytes);
+  while (!recorder_->queries().Find(child.pid(), base::Now()).ok()) recorder_->Pump();
+  recorder_->Leave();
+  recorder_ = nullptr;
+  kernel_.loses_events = true;
+  kernel_.Exit(child.pid(), "child");
+  Start(options, true);
+  PumpLater();
+  EXPECT_THAT(Dumps(child.pid()), ElementsAre(Text(1, kBytes)));
 }
 
 TEST_F(EndingsTest, AProcessWhoseBeginningWasLostHasItsName) {

@@ -114,6 +114,23 @@ TEST_F(ReadingsTest, AProcessThatChangesItsUserBelongsToRoot) {
   EXPECT_EQ(same.facts->owner, std::nullopt);
 }
 
+TEST_F(ReadingsTest, TheSavedStateHasTheLatestFacts) {
+  const ControlledChild child;
+  Target& target = TargetOf(child);
+  process::Facts facts = *process::ReadFacts(child.pid());
+  const auto is_saved_after_note = [&] {
+    target.is_saved = true;
+    Readings::Note(target, facts, base::Now());
+    return target.is_saved;
+  };
+  EXPECT_FALSE(is_saved_after_note());
+  EXPECT_TRUE(is_saved_after_note());
+  facts.user++;
+  EXPECT_FALSE(is_saved_after_note());
+  facts.control_groups.push_back("/other");
+  EXPECT_FALSE(is_saved_after_note());
+}
+
 TEST_F(ReadingsTest, WhatAProcessChangesIsReadInTheNextRound) {
   FakeClock clock;
   const ControlledChild child;

@@ -37,18 +37,21 @@ std::string AllBytes() {
 
 TargetState Example() {
   TargetState state;
-  state.target = {.process_id = 0xffff'ffff'ffff'fffe,
-                  .pid = 4194303,
-                  .name = AllBytes(),
-                  .image = Image{.has_started = true,
-                                 .control_address = 0x7fff'ffff'f000,
-                                 .allocator = {0x7f00'0000'1000, 0x7f00'0002'0000},
-                                 .lg_sample = 19,
-                                 .max_frames = 7,
-                                 .raw = true},
-                  .control = Control{.asked_lg_sample = 14},
-                  .books = BookFigures{.since = absl::FromUnixNanos(1'234'567'890'123'456'789)},
-                  .requested = Requested{.own_final = true}};
+  state.target = {
+      .process_id = 0xffff'ffff'ffff'fffe,
+      .pid = 4194303,
+      .name = AllBytes(),
+      .image = Image{.has_started = true,
+                     .control_address = 0x7fff'ffff'f000,
+                     .allocator = {0x7f00'0000'1000, 0x7f00'0002'0000},
+                     .lg_sample = 19,
+                     .max_frames = 7,
+                     .raw = true},
+      .control = Control{.asked_lg_sample = 14},
+      .books = BookFigures{.since = absl::FromUnixNanos(1'234'567'890'123'456'789)},
+      .requested = Requested{.own_final = true},
+      .facts = KnownFacts{
+          .user = 1000, .service = "a service", .control_group = AllBytes(), .control_groups = {"/", AllBytes()}}};
   state.space.executable = "/a program";
   state.space.mappings.Add({.start = 0x1000,
                             .end = 0x3000,
@@ -92,6 +95,10 @@ void ExpectSame(const TargetState& read, const TargetState& written) {
   EXPECT_EQ(read.target.control->asked_lg_sample, written.target.control->asked_lg_sample);
   EXPECT_EQ(read.target.image->max_frames, written.target.image->max_frames);
   EXPECT_EQ(read.target.image->raw, written.target.image->raw);
+  EXPECT_EQ(read.target.facts->user, written.target.facts->user);
+  EXPECT_EQ(read.target.facts->service, written.target.facts->service);
+  EXPECT_EQ(read.target.facts->control_group, written.target.facts->control_group);
+  EXPECT_EQ(read.target.facts->control_groups, written.target.facts->control_groups);
   EXPECT_EQ(read.space.executable, written.space.executable);
   EXPECT_EQ(All(read.space.mappings), All(written.space.mappings));
 }
@@ -114,9 +121,9 @@ TEST(TargetState, EveryFieldIsNeededAndOfItsKind) {
     SCOPED_TRACE(name);
     nlohmann::json without = whole;
     without.erase(name);
-    // What an older heaptap has saved has no rate that was asked for, no former mappings and no time.
-    EXPECT_EQ(ParseTargetState(without.dump()).ok(),
-              name == "asked_lg_sample" || name == "former" || name == "forgotten" || name == "saved");
+    // What an older heaptap has saved has no rate that was asked for, no former mappings, no time and no facts.
+    EXPECT_EQ(ParseTargetState(without.dump()).ok(), name == "asked_lg_sample" || name == "former" ||
+                                                         name == "forgotten" || name == "saved" || name == "facts");
     nlohmann::json other = whole;
     other[name] = value.is_object() || value.is_array() ? nlohmann::json("text") : nlohmann::json::array();
     EXPECT_TRUE(absl::IsInvalidArgument(ParseTargetState(other.dump()).status()));

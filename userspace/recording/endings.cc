@@ -14,6 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
+#include "userspace/base/user_ids.h"
+#include "userspace/process/facts.h"
 #include "userspace/profiles/profile_plan.h"
 #include "userspace/profiles/tally_sums.h"
 
@@ -58,6 +60,7 @@ void Endings::Handle(Target& target, Ending ending) {
       ending.space = std::make_shared<AddressSpace>(std::move(state->space));
     }
   }
+  if (!target.policy_state->was_found) target.policy = Part<Policy, Everyone>(PolicyOfEnded(target));
   target.ending = std::move(ending);
   // If its end was missed, the PID may have been reused.
   if (means_.targets.FindRunning(target.pid) == nullptr) {
@@ -66,6 +69,14 @@ void Endings::Handle(Target& target, Ending ending) {
     if (target.ending->space == nullptr) target.ending->space = std::move(space);
   }
   to_close_.insert(target.process_id);
+}
+
+Policy Endings::PolicyOfEnded(const Target& target) const {
+  if (!is_system_wide_ || !recorder_options_.system_wide->rules.has_value()) return *target.policy;
+  return recorder_options_.system_wide->rules->Find({.pid = target.pid,
+                                                     .command = target.name,
+                                                     .user = target.facts->user.value_or(base::kUnknownUser),
+                                                     .control_groups = target.facts->control_groups});
 }
 
 struct Endings::Closing {

@@ -100,6 +100,8 @@ class Endings {
   bool FindUnnoticedEnds(size_t most);
   // The target of this PID whose books ended with a reset that no event has told; null: there is none.
   const Target* FindReset(pid_t pid, const std::map<uint64_t, Unnoticed>& ended) const;
+  // By what the kernel and the saved state tell of a process that ended before it was looked at.
+  Policy PolicyOfEnded(const Target& target) const;
   // What is done with the books of a target that has ended.
   struct Closing;
   Closing Plan(Target& target);

@@ -293,6 +293,7 @@ void Everyone::ApplyPolicy(Target& target, Then then) {
   }
   // Its policy if it ends before it is read.
   target.policy.state_ = rules->Find(facts);
+  target.policy_state.state_.was_found = true;
   target.policy_state.state_.awaits_facts = true;
   without_facts_[target.process_id].push_back(std::move(then));
   means_.readings.Want(target);
@@ -340,6 +341,7 @@ void Everyone::SetPolicy(Target& target, const process::Facts& facts) {
 void Everyone::Configure(Target& target, const process::Facts& facts) {
   if (const std::optional<Rules>& rules = options_.system_wide->rules; rules.has_value()) {
     target.policy.state_ = rules->Find(facts);
+    target.policy_state.state_.was_found = true;
   }
   const Policy& policy = *target.policy;
   const absl::Status status = means_.books.processes().Configure(target.pid, target.process_id,

@@ -127,6 +127,8 @@ void Readings::Note(Target& target, const process::Facts& facts, base::Instant r
   known.owner = is_same ? facts.owner : std::nullopt;
   known.read = read;
   known.was_running |= !facts.is_ending;
+  if (known.user != facts.user || known.control_groups != facts.control_groups) target.is_saved = false;
+  known.user = facts.user;
   known.control_groups = facts.control_groups;
   // Version 1 of control groups shows "/" for a process that is exiting.
   std::string group = process::LongestControlGroup(facts.control_groups);

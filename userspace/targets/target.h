@@ -65,6 +65,7 @@ struct KnownFacts {
   bool was_running = false;                             // at a reading
   // The user who may look at it besides root, if every reading gave the same one.
   std::optional<uid_t> owner = {};
+  std::optional<uid_t> user = {};  // the effective one
   // The last ones that it had (process/service_name.h); none: it has none, or they are unknown.
   std::optional<std::string> service = {};
   std::optional<std::string> control_group = {};
@@ -115,6 +116,7 @@ struct Control {
 
 // Whether its policy holds.
 struct PolicyState {
+  bool was_found = false;        // by the rules; else the policy is the default
   bool awaits_facts = false;     // which its rule needs
   bool is_unconfigured = false;  // the kernel had no memory to apply it, and that was reported
 };

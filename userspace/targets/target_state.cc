@@ -73,6 +73,29 @@ nlohmann::json AskedToJson(const Target& target) {
                                                      : nlohmann::json();
 }
 
+nlohmann::json TextsToJson(const std::vector<std::string>& texts) {
+  nlohmann::json json = nlohmann::json::array();
+  for (const std::string& text : texts) json.push_back(ToJson(text));
+  return json;
+}
+
+nlohmann::json FactsToJson(const KnownFacts& facts) {
+  nlohmann::json json = {{"control_groups", TextsToJson(facts.control_groups)}};
+  if (facts.user.has_value()) json["user"] = *facts.user;
+  if (facts.control_group.has_value()) json["control_group"] = ToJson(*facts.control_group);
+  if (facts.service.has_value()) json["service"] = ToJson(*facts.service);
+  return json;
+}
+
+KnownFacts FactsFromJson(const nlohmann::json& json) {
+  KnownFacts facts;
+  for (const nlohmann::json& text : json.at("control_groups")) facts.control_groups.push_back(FromJson(text));
+  if (json.contains("user")) facts.user = json.at("user");
+  if (json.contains("control_group")) facts.control_group = FromJson(json.at("control_group"));
+  if (json.contains("service")) facts.service = FromJson(json.at("service"));
+  return facts;
+}
+
 uint32_t RateFromJson(const nlohmann::json& json) {
   return std::min<uint32_t>(json.get<uint32_t>(), HEAPTAP_MAX_LG_SAMPLE);
 }
@@ -93,7 +116,9 @@ Target TargetFromJson(const nlohmann::json& json) {
                          .raw = json.at("raw")},
           .control = std::move(control),
           .books = BookFigures{.since = absl::FromUnixNanos(json.at("since").get<int64_t>())},
-          .requested = Requested{.own_final = json.at("own_final")}};
+          .requested = Requested{.own_final = json.at("own_final")},
+          // Older states have none.
+          .facts = json.contains("facts") ? FactsFromJson(json.at("facts")) : KnownFacts()};
 }
 
 absl::Status Failure(absl::string_view what, const std::string& path) {
@@ -123,6 +148,7 @@ std::string WriteTargetState(const Target& target, const AddressSpace& space) {
                          {"asked_lg_sample", AskedToJson(target)},
                          {"max_frames", target.image->max_frames},
                          {"raw", target.image->raw},
+                         {"facts", FactsToJson(*target.facts)},
                          {"executable", ToJson(space.executable)},
                          {"mappings", mappings},
                          {"saved", base::Now().nanoseconds()},
