@@ -211,6 +211,13 @@ TEST_F(ProcessSymbolsTest, MoreUsersThanSymbolizers) {
   }
 }
 
+// A program chooses its names.
+TEST_F(ProcessSymbolsTest, NamesThatTakeTooMuchMemory) {
+  ProcessSymbols symbols(collector_, crews_, {.name_bytes = 10});
+  EXPECT_EQ(FirstName(symbols.FindAll(snapshot()), place_), "");
+  EXPECT_THAT(snapshot().profile.warnings, ElementsAre(AllOf(HasSubstr("names in one profile"), HasSubstr(program_))));
+}
+
 TEST_F(ProcessSymbolsTest, PatienceIsOver) {
   ProcessSymbols symbols(collector_, crews_, {.patience = absl::ZeroDuration()});
   EXPECT_EQ(FirstName(symbols.FindAll(snapshot()), place_), "");

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstdint>
 #include <regex>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
@@ -54,6 +57,27 @@ TEST(Collapsed, EachValue) {
   EXPECT_EQ(Collapsed(profile, CollapsedValue::kLiveObjects, Names), "_Z4mainv 2\n");
   EXPECT_EQ(Collapsed(profile, CollapsedValue::kAllocatedBytes, Names), "_Z4mainv 100\n");
   EXPECT_EQ(Collapsed(profile, CollapsedValue::kAllocatedObjects, Names), "_Z4mainv 3\n");
+}
+
+// A program chooses its names: the text of its call paths must not take any amount of memory.
+TEST(Collapsed, IsNotLongerThanAllowed) {
+  constexpr uint64_t kMost = 1 << 20;
+  const std::string name(kMost / 64, 'n');
+  const profile::FindSourceFrames find = [&](uint64_t) {
+    return std::vector<profile::SourceFrame>{{.function = name}};
+  };
+  Profile profile;
+  for (const size_t depth : {30, 40}) {
+    SCOPED_TRACE(depth);
+    profile.contexts.push_back({.frames = std::vector<uint64_t>(depth, 0x1001), .threads = {Share(1, 1)}});
+    const absl::StatusOr<std::string> text = CollapsedWithin(kMost, profile, CollapsedValue::kLiveBytes, find);
+    if (depth == 30) {
+      ASSERT_TRUE(text.ok()) << text.status();
+      EXPECT_EQ(*text, Live(profile, find));
+    } else {
+      EXPECT_TRUE(absl::IsOutOfRange(text.status())) << text.status();
+    }
+  }
 }
 
 TEST(Collapsed, WithoutSymbolsFilesAndOffsets) {

@@ -25,7 +25,7 @@ std::vector<profile::SourceFrame> Names(uint64_t) { return {{.function = "keep"}
 
 TEST(OfferedFormats, EachWritesTheProfileAndThoseThatHaveNamesWriteThem) {
   for (const OfferedFormat& format : OfferedFormats()) {
-    const std::string text = format.write(OneContext(), Names);
+    const std::string text = format.write(OneContext(), Names).value();
     EXPECT_FALSE(text.empty()) << format.name;
     const bool is_compressed = std::string(format.content_type) == "application/octet-stream";
     if (!is_compressed) EXPECT_EQ(text.find("keep") != std::string::npos, format.has_names) << format.name;
@@ -34,8 +34,8 @@ TEST(OfferedFormats, EachWritesTheProfileAndThoseThatHaveNamesWriteThem) {
 }
 
 TEST(OfferedFormats, TheDefaultIsJemallocs) {
-  EXPECT_EQ(OfferedFormats().front().write(OneContext(), {}), HeapV2(OneContext().profile));
-  EXPECT_THAT(OfferedFormats().front().write(OneContext(), {}), StartsWith("heap_v2/"));
+  EXPECT_EQ(OfferedFormats().front().write(OneContext(), {}).value(), HeapV2(OneContext().profile));
+  EXPECT_THAT(OfferedFormats().front().write(OneContext(), {}).value(), StartsWith("heap_v2/"));
 }
 
 TEST(OfferedFormats, OthersAreNone) {

@@ -107,6 +107,35 @@ TEST_F(HistoryTimelineTest, ProcessesOfAServiceFollowOneAnotherAndAddUp) {
   EXPECT_EQ(timeline->points[0].rows.begin()->second.live_bytes, 110u);
 }
 
+// A program chooses its names.
+TEST_F(HistoryTimelineTest, NamesThatTakeTooMuchMemory) {
+  constexpr uint64_t kPaths = 40;
+  constexpr size_t kFrames = 60;
+  const std::unique_ptr<Writer> writer = Open();
+  ASSERT_TRUE(writer->Begin().ok());
+  const absl::StatusOr<int64_t> process = writer->AddProcess(Process(42));
+  ASSERT_TRUE(process.ok()) << process.status();
+  Rows rows;
+  for (uint64_t i = 1; i <= kPaths; i++) {
+    std::vector<uint64_t> offsets(kFrames, 16);
+    offsets.front() = 16 + 16 * i;
+    rows[Path(*writer, *process, offsets)] = {100, 1, 1};
+  }
+  ASSERT_TRUE(writer->AddPoint(*process, kBegin, Holding(rows)).ok());
+  ASSERT_TRUE(writer->Commit().ok());
+  const absl::StatusOr<std::unique_ptr<NameWriter>> names = NameWriter::Open(path_);
+  ASSERT_TRUE(names.ok());
+  for (const Writer::NewFrame& frame : new_frames_) {
+    const profile::SourceFrame name = {.function = absl::StrCat(frame.place.offset, std::string(16 << 10, 'n'))};
+    ASSERT_TRUE((*names)->Write(frame.place.file, "abcd", {{frame.frame, {name}}}).ok());
+  }
+  EXPECT_TRUE(absl::IsOutOfRange(Read({.pid = 42}).status())) << Read({.pid = 42}).status();
+  EXPECT_TRUE(absl::IsOutOfRange(ReadMoment(path_, {.pid = 42}, kBegin, SeesAll).status()));
+  const absl::StatusOr<Timeline> fewer = Read({.pid = 42}, {.paths = kPaths / 2});
+  ASSERT_TRUE(fewer.ok()) << fewer.status();
+  EXPECT_THAT(fewer->paths, SizeIs(kPaths / 2));
+}
+
 TEST_F(HistoryTimelineTest, AnotherUserSeesNothing) {
   const std::unique_ptr<Writer> writer = Open();
   ASSERT_TRUE(writer->Begin().ok());

@@ -19,6 +19,8 @@
 #include "absl/strings/strip.h"
 #include "userspace/api/processes_json.h"
 #include "userspace/base/printable_text.h"
+#include "userspace/base/subordinate_ids.h"
+#include "userspace/http/answer_room.h"
 #include "userspace/profile/figures.h"
 #include "userspace/profile/snapshot.h"
 
@@ -35,6 +37,8 @@ int HttpStatus(const absl::Status& status) {
       return 403;
     case absl::StatusCode::kNotFound:
       return 404;
+    case absl::StatusCode::kOutOfRange:
+      return 406;  // not in this format
     case absl::StatusCode::kFailedPrecondition:
       return 409;
     case absl::StatusCode::kResourceExhausted:
@@ -186,9 +190,10 @@ http::Response AnswerCall(Call& call) {
 http::Handler MakeHandler(Collector& collector, worker::Crews& crews, HistoryPlace* history) {
   const auto symbols = std::make_shared<ProcessSymbols>(collector, crews);
   const auto time = std::make_shared<http::ClientTime>();
-  return [&collector, symbols, time, history](const http::Request& request, const http::Access& access,
-                                              const http::Sleep& sleep) {
-    http::Asker asker(*time, access.payer());
+  const auto room = std::make_shared<http::AnswerRoom>(base::SubordinateIds::OfSystem());
+  return [&collector, symbols, time, room, history](const http::Request& request, const http::Access& access,
+                                                    const http::Sleep& sleep) {
+    http::Asker asker(*time, access.payer(), room.get());
     Call call = {.collector = collector,
                  .symbols = *symbols,
                  .request = request,
@@ -196,7 +201,9 @@ http::Handler MakeHandler(Collector& collector, worker::Crews& crews, HistoryPla
                  .asker = asker,
                  .sleep = sleep,
                  .history = history};
-    return AnswerCall(call);
+    http::Response response = AnswerCall(call);
+    response.room = asker.EndAnswer(response.body.size());
+    return response;
   };
 }
 

@@ -56,9 +56,9 @@ Reply Ended(Call& call) {
   return JsonAnswer(EndedJson(*ended));
 }
 
-std::string Collapsed(Call& call, profile::Snapshot snapshot, formats::CollapsedValue value) {
+absl::StatusOr<std::string> Collapsed(Call& call, profile::Snapshot& snapshot, formats::CollapsedValue value) {
   const profile::FindSourceFrames find = call.symbols.FindAll(snapshot);
-  return formats::Collapsed(snapshot.profile, value, find);
+  return formats::CollapsedWithin(formats::kMaxCollapsedBytes, snapshot.profile, value, find);
 }
 
 Reply CollapsedPage(Call& call, const profile::NamedProcess& process) {
@@ -71,22 +71,28 @@ Reply CollapsedPage(Call& call, const profile::NamedProcess& process) {
   };
   for (const auto& [known, value] : kValues) {
     if (known != name) continue;
+    call.asker.NeedAllRoom();
     absl::StatusOr<profile::Snapshot> snapshot = call.collector.Snapshot(process.ref(), call.asker);
     if (!snapshot.ok()) return snapshot.status();
-    return http::Response{.body = Collapsed(call, std::move(*snapshot), value)};
+    absl::StatusOr<std::string> text = Collapsed(call, *snapshot, value);
+    if (!text.ok()) return text.status();
+    return http::Response{.body = *std::move(text)};
   }
   return absl::InvalidArgumentError("value must be live_bytes, live_objects, allocated_bytes or allocated_objects");
 }
 
 Reply Heap(Call& call, const profile::NamedProcess& process, const formats::OfferedFormat* format) {
   if (format == nullptr) return absl::InvalidArgumentError(absl::StrCat("format must be ", formats::OfferedNames()));
+  if (format->repeats_names) call.asker.NeedAllRoom();
   absl::StatusOr<profile::Snapshot> snapshot = format->has_blocks
                                                    ? call.collector.DetailedSnapshot(process.ref(), call.asker)
                                                    : call.collector.Snapshot(process.ref(), call.asker);
   if (!snapshot.ok()) return snapshot.status();
   const profile::FindSourceFrames find =
       format->has_names ? call.symbols.FindAll(*snapshot) : profile::FindSourceFrames();
-  return http::Response{.content_type = format->content_type, .body = format->write(*snapshot, find)};
+  absl::StatusOr<std::string> text = format->write(*snapshot, find);
+  if (!text.ok()) return text.status();
+  return http::Response{.content_type = format->content_type, .body = *std::move(text)};
 }
 
 Reply JeprofPage(Call& call, const profile::NamedProcess& process) {

@@ -30,12 +30,17 @@ Reply AnswerSymbols(Call& call, const profile::NamedProcess& process,
     }
     addresses.push_back(address);
   }
+  call.asker.NeedAllRoom();
   const absl::StatusOr<profile::Snapshot> snapshot = call.collector.Snapshot(process.ref(), call.asker);
   if (!snapshot.ok()) return snapshot.status();
   const profile::FindSourceFrames find = call.symbols.Find(*snapshot, addresses);
   profile::FrameNames names(snapshot->profile, find);
   http::Response answer = {.content_type = http::kPlainText};
   for (uint64_t address : addresses) {
+    if (answer.body.size() > kMaxSymbolBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the names take more than ", kMaxSymbolBytes >> 20, " MiB; send fewer addresses at once"));
+    }
     absl::StrAppend(&answer.body, "0x", absl::Hex(address), "\t", join(names.At(address)), "\n");
   }
   return answer;

@@ -45,6 +45,12 @@ profile::FindSourceFrames FindIn(absl::flat_hash_map<uint64_t, symbolize::Frames
   };
 }
 
+uint64_t BytesOf(const symbolize::Frames& frames) {
+  uint64_t bytes = 0;
+  for (const symbolize::Frame& frame : frames) bytes += frame.function.view().size() + frame.file.view().size();
+  return bytes;
+}
+
 // Groups addresses by the index of their mapping; drops those without one.
 std::map<size_t, std::vector<uint64_t>> ByMapping(const std::vector<elf::Mapping>& mappings,
                                                   absl::Span<const uint64_t> addresses) {
@@ -94,6 +100,7 @@ ProcessSymbols::Found ProcessSymbols::FindBy(const Owner& owner, const profile::
                                              absl::Span<const uint64_t> addresses) {
   const base::Instant deadline = base::Now() + options_.patience;
   Found known;
+  uint64_t bytes = 0;
   for (const auto& [index, in_mapping] : ByMapping(snapshot.profile.mappings, addresses)) {
     const elf::Mapping& mapping = snapshot.profile.mappings[index];
     for (size_t begin = 0; begin < in_mapping.size(); begin += worker::kMaxBatch) {
@@ -110,7 +117,14 @@ ProcessSymbols::Found ProcessSymbols::FindBy(const Owner& owner, const profile::
       const absl::Cleanup end = [&] { End(owner.user); };
       std::vector<symbolize::Frames> frames =
           symbolizer->Symbolize(owner.user, {.pid = owner.pid, .mapping = mapping}, offsets);
-      for (size_t i = 0; i < frames.size(); ++i) known.frames.insert_or_assign(batch[i], std::move(frames[i]));
+      for (size_t i = 0; i < frames.size(); ++i) {
+        bytes += BytesOf(frames[i]);
+        if (bytes > options_.name_bytes) {
+          known.too_long.insert(mapping.path);
+          return known;
+        }
+        known.frames.insert_or_assign(batch[i], std::move(frames[i]));
+      }
       if (const symbolize::Gap gap = symbolizer->gap(); gap != symbolize::Gap::kNone) {
         known.unread[gap].insert(mapping.path);
       }
@@ -148,6 +162,11 @@ profile::FindSourceFrames ProcessSymbols::FindAll(profile::Snapshot& snapshot) {
     snapshot.profile.warnings.push_back(
         absl::StrCat("heaptap: there was no time for the names of some functions; ask again for those in ",
                      base::SomeOf(found.late)));
+  }
+  if (!found.too_long.empty()) {
+    snapshot.profile.warnings.push_back(
+        absl::StrCat("heaptap: some functions have no names, because the names in one profile may take ",
+                     options_.name_bytes >> 20, " MiB: those in ", base::SomeOf(found.too_long), " take more"));
   }
   return FindIn(std::move(found.frames));
 }

@@ -42,6 +42,9 @@ class ProcessSymbols {
     // Approximate limit for one call: addresses that are not found by then have no names. Hostile files can make each
     // lookup take as long as the symbolizer's limit, while other calls about processes of their user wait.
     absl::Duration patience = absl::Seconds(20);
+    // The names of one call, once for each address that has them. Programs choose their names: without a bound, a small
+    // file has names for all the memory that there is. Further addresses have no names.
+    uint64_t name_bytes = 64 << 20;
     // How many users have a symbolizer. Beyond that, a user gets the place of the idle one whose last use was longest
     // ago, or waits for one. The symbolizers share the memory for answers.
     size_t users = 8;
@@ -73,6 +76,7 @@ class ProcessSymbols {
     absl::flat_hash_map<uint64_t, symbolize::Frames> frames = {};  // by address
     std::map<symbolize::Gap, std::set<std::string>> unread = {};   // paths of files
     std::set<std::string> late = {};                               // paths of files that nobody had time for
+    std::set<std::string> too_long = {};                           // paths of files beyond name_bytes
   };
   Found FindNow(const profile::Snapshot& snapshot, absl::Span<const uint64_t> addresses);
   Found FindBy(const Owner& owner, const profile::Snapshot& snapshot, absl::Span<const uint64_t> addresses);

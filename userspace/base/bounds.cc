@@ -9,9 +9,9 @@ namespace heaptap::base {
 namespace {
 
 // By enum Bound.
-constexpr std::array kNames = {"files_of_process", "files_to_read", "mappings",
-                               "refused",          "connections",   "client_time"};
-static_assert(kNames.size() == static_cast<size_t>(Bound::kClientTime) + 1);
+constexpr std::array kNames = {"files_of_process", "files_to_read", "mappings",   "refused",
+                               "connections",      "client_time",   "answer_room"};
+static_assert(kNames.size() == static_cast<size_t>(Bound::kAnswerRoom) + 1);
 
 std::array<std::atomic<uint64_t>, kNames.size()>& Counters() {
   static std::array<std::atomic<uint64_t>, kNames.size()> counters = {};

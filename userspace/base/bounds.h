@@ -18,6 +18,7 @@ enum class Bound : uint8_t {
   kRefused,         // a process that maps a refused file was not noted, and is not looked at again with the others
   kConnections,     // a connection was refused
   kClientTime,      // a client was told to ask later (status 429)
+  kAnswerRoom,      // a client was refused, because its user has not read other answers
 };
 
 void CountBeyond(Bound bound);

@@ -43,6 +43,19 @@ const absl::Status& StatusOf(const absl::StatusOr<T>& answer) {
   return answer.status();
 }
 
+// About what a profile takes in memory, or as text if that is more.
+uint64_t MemoryOf(const profile::Profile& profile) {
+  constexpr uint64_t kBytesOfFrame = 20;  // "0x7fffffffffff " and more
+  constexpr uint64_t kBytesOfContext = 200;
+  uint64_t bytes = 0;
+  for (const profile::Context& context : profile.contexts) {
+    bytes += kBytesOfContext + context.frames.size() * kBytesOfFrame +
+             context.threads.size() * sizeof(profile::ThreadShare) +
+             context.blocks.size() * sizeof(profile::BlockShare);
+  }
+  return bytes;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const recording::RecorderOptions& recording,
@@ -250,6 +263,7 @@ absl::StatusOr<profile::Snapshot> Daemon::MakeSnapshot(const profile::ProcessRef
       &asker);
   if (!plan.ok()) return plan.status();
   made->plan = *std::move(plan);
+  if (absl::Status room = asker.WaitForRoom(base::Now() + kPatience); !room.ok()) return room;
   {
     const base::Turns::Turn turn = reading_.Wait(asker.user(), base::Now() + kPatience);
     if (turn == nullptr) return NoAnswer("did not answer in time");
@@ -267,6 +281,7 @@ absl::StatusOr<profile::Snapshot> Daemon::MakeSnapshot(const profile::ProcessRef
     *made->built = *std::move(built);
     if (blocks.has_value()) made->built->cost += blocks->cost;
     asker.ChargeAtMost(made->built->cost);
+    asker.AddProfile(MemoryOf(made->built->profile));
   }
   if (with_blocks) {
     using Answer = absl::StatusOr<recording::Queries::CoverageFacts>;

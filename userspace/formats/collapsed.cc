@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,9 @@
 
 namespace heaptap::formats {
 namespace {
+
+// A blank, a 64-bit number, a newline.
+constexpr uint64_t kMaxValueBytes = 22;
 
 double ValueOf(const profile::Context& context, CollapsedValue value) {
   switch (value) {
@@ -38,12 +42,14 @@ void HideNumberAtEnd(std::string& stack) {
   if (stack[before_number] == ' ') stack[before_number] = '_';
 }
 
-std::string Stack(const profile::Context& context, profile::FrameNames& names) {
+// None: it is longer than `most`.
+std::optional<std::string> Stack(const profile::Context& context, profile::FrameNames& names, uint64_t most) {
   if (context.frames.empty()) return profile::kUnknownCallPath;
   std::string stack = context.truncated ? profile::kOuterFramesMissing : "";
   for (size_t frame = context.frames.size(); frame-- > 0;) {
     const std::vector<std::string>& at = names.At(profile::CallAddress(context.frames[frame]));
     for (size_t name = at.size(); name-- > 0;) {
+      if (at[name].size() > most - std::min<uint64_t>(most, stack.size())) return std::nullopt;
       if (!stack.empty()) stack.push_back(';');
       const size_t begin = stack.size();
       stack.append(at[name]);
@@ -56,21 +62,43 @@ std::string Stack(const profile::Context& context, profile::FrameNames& names) {
 
 }  // namespace
 
-std::string Collapsed(const profile::Profile& profile, CollapsedValue value, const profile::FindSourceFrames& find) {
+absl::StatusOr<std::string> CollapsedWithin(uint64_t most, const profile::Profile& profile, CollapsedValue value,
+                                            const profile::FindSourceFrames& find) {
   profile::FrameNames names(profile, find);
   absl::flat_hash_map<std::string, double> sums;
-  for (const profile::Context& context : profile.contexts) sums[Stack(context, names)] += ValueOf(context, value);
+  uint64_t bytes = 0;
+  for (const profile::Context& context : profile.contexts) {
+    std::optional<std::string> stack = Stack(context, names, most);
+    const uint64_t more = stack.has_value() ? stack->size() + kMaxValueBytes : most;
+    const bool fits = stack.has_value() && (more <= most - bytes || sums.contains(*stack));
+    if (!fits) {
+      return absl::OutOfRangeError(absl::StrCat("as collapsed stacks the profile would take more than ", most >> 20,
+                                                " MiB; choose another format, such as pprof"));
+    }
+    const auto [line, is_new] = sums.try_emplace(*std::move(stack), 0.0);
+    line->second += ValueOf(context, value);
+    if (is_new) bytes += more;
+  }
 
-  std::vector<const std::pair<const std::string, double>*> lines;
+  std::vector<std::pair<std::string, double>> lines;
   lines.reserve(sums.size());
-  for (const auto& line : sums) lines.push_back(&line);
-  std::sort(lines.begin(), lines.end(), [](const auto* a, const auto* b) { return a->first < b->first; });
+  while (!sums.empty()) {
+    auto line = sums.extract(sums.begin());
+    lines.emplace_back(std::move(line.key()), line.mapped());
+  }
+  std::ranges::sort(lines);
   std::string out;
-  for (const auto* line : lines) {
-    const uint64_t whole = profile::ToWhole(line->second);
-    if (whole != 0) absl::StrAppend(&out, line->first, " ", whole, "\n");
+  out.reserve(bytes);
+  for (auto& [stack, sum] : lines) {
+    const uint64_t whole = profile::ToWhole(sum);
+    if (whole != 0) absl::StrAppend(&out, stack, " ", whole, "\n");
+    stack = {};
   }
   return out;
+}
+
+std::string Collapsed(const profile::Profile& profile, CollapsedValue value, const profile::FindSourceFrames& find) {
+  return *CollapsedWithin(UINT64_MAX, profile, value, find);
 }
 
 }  // namespace heaptap::formats

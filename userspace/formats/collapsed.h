@@ -9,8 +9,10 @@
 #ifndef HEAPTAP_USERSPACE_FORMATS_COLLAPSED_H_
 #define HEAPTAP_USERSPACE_FORMATS_COLLAPSED_H_
 
+#include <cstdint>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "userspace/profile/profile.h"
 #include "userspace/profile/source_frames.h"
 
@@ -24,6 +26,9 @@ enum class CollapsedValue { kLiveBytes, kLiveObjects, kAllocatedBytes, kAllocate
 // ':', and a blank that readers would take for the one before the value becomes
 // '_'. Takes linear time, but for sorting. Thread-safe if `find` is.
 std::string Collapsed(const profile::Profile& profile, CollapsedValue value, const profile::FindSourceFrames& find);
+// OutOfRange: the text would have more than `most` bytes. Takes about twice as much memory as the text.
+absl::StatusOr<std::string> CollapsedWithin(uint64_t most, const profile::Profile& profile, CollapsedValue value,
+                                            const profile::FindSourceFrames& find);
 
 }  // namespace heaptap::formats
 

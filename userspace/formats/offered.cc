@@ -23,24 +23,26 @@ constexpr char kPlainText[] = "text/plain";
 constexpr char kUtf8Text[] = "text/plain; charset=utf-8";
 constexpr char kBytes[] = "application/octet-stream";
 
-std::string WriteHeapV2(const Snapshot& snapshot, const FindSourceFrames&) { return HeapV2(snapshot.profile); }
+absl::StatusOr<std::string> WriteHeapV2(const Snapshot& snapshot, const FindSourceFrames&) {
+  return HeapV2(snapshot.profile);
+}
 
-std::string WriteGperftools(const Snapshot& snapshot, const FindSourceFrames&) {
+absl::StatusOr<std::string> WriteGperftools(const Snapshot& snapshot, const FindSourceFrames&) {
   return GperftoolsHeap(snapshot.profile);
 }
 
-std::string WritePprof(const Snapshot& snapshot, const FindSourceFrames& find) {
+absl::StatusOr<std::string> WritePprof(const Snapshot& snapshot, const FindSourceFrames& find) {
   return Pprof(snapshot.profile, {.time = snapshot.time,
                                   .program = snapshot.executable,
                                   .find_source_frames = find,
                                   .blocks = snapshot.profile.HasBlocks()});
 }
 
-std::string WriteCollapsed(const Snapshot& snapshot, const FindSourceFrames& find) {
-  return Collapsed(snapshot.profile, CollapsedValue::kLiveBytes, find);
+absl::StatusOr<std::string> WriteCollapsed(const Snapshot& snapshot, const FindSourceFrames& find) {
+  return CollapsedWithin(kMaxCollapsedBytes, snapshot.profile, CollapsedValue::kLiveBytes, find);
 }
 
-std::string WriteJeprof(const Snapshot& snapshot, const FindSourceFrames& find) {
+absl::StatusOr<std::string> WriteJeprof(const Snapshot& snapshot, const FindSourceFrames& find) {
   return JeprofSymbolized(snapshot.profile, snapshot.executable, find);
 }
 
@@ -58,6 +60,7 @@ constexpr OfferedFormat kOffered[] = {
      .use = "for flame graphs",
      .content_type = kUtf8Text,
      .has_names = true,
+     .repeats_names = true,
      .write = WriteCollapsed},
     {.name = "jeprof",
      .use = "with symbols, for jeprof on any machine",

@@ -13,6 +13,10 @@ namespace {
 
 using Frames = std::vector<TimelineFrame>;
 
+// A program chooses its names, and 127 functions of a call path may have 16 KiB each, with as many inlined ones. Those
+// of 1,000 ordinary call paths take some megabytes. An answer has them about three times.
+constexpr uint64_t kMostNameBytes = 32 << 20;
+
 // Frames of the database, each read once.
 class FrameReader {
  public:
@@ -84,6 +88,7 @@ absl::StatusOr<NamedPaths> ReadPaths(Database& database, const std::set<int64_t>
   FrameReader reader(database);
   absl::flat_hash_map<std::string, int64_t> by_key;
   Statement find = database.Prepare("SELECT frames FROM paths WHERE id = ?");
+  uint64_t bytes = 0;
   for (const int64_t id : ids) {
     if (!find.Reset().Bind(id).Step()) {
       if (!find.status().ok()) return find.status();
@@ -95,6 +100,13 @@ absl::StatusOr<NamedPaths> ReadPaths(Database& database, const std::set<int64_t>
     for (const uint64_t frame : *frames) {
       const absl::StatusOr<const Frames*> read = reader.Read(static_cast<int64_t>(frame));
       if (!read.ok()) return read.status();
+      for (const TimelineFrame& one : **read) {
+        bytes += one.source.function.size() + one.source.file.size() + one.library.size();
+      }
+      if (bytes > kMostNameBytes) {
+        return absl::OutOfRangeError(absl::StrCat("the names in these call paths take more than ", kMostNameBytes >> 20,
+                                                  " MiB; ask for fewer call paths"));
+      }
       path.frames.insert(path.frames.end(), (*read)->begin(), (*read)->end());
     }
     const auto [found, is_new] = by_key.try_emplace(PathKey(path.frames), id);

@@ -33,6 +33,7 @@ struct NamedPaths {
   // The path that stands for each one with its PathKey.
   absl::flat_hash_map<int64_t, int64_t> same = {};
 };
+// OutOfRange: the names take too much memory.
 absl::StatusOr<NamedPaths> ReadPaths(Database& database, const std::set<int64_t>& ids);
 
 }  // namespace heaptap::history

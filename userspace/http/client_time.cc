@@ -53,4 +53,21 @@ void Asker::ChargeAtMost(absl::Duration most) {
   time_.Charge(user_, std::min(now - std::exchange(charged_, now), most));
 }
 
+absl::Status Asker::WaitForRoom(base::Instant deadline) {
+  if (room_ == nullptr || part_ != nullptr) return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<AnswerRoom::Part>> part = room_->Wait(user_, deadline);
+  if (part.ok()) part_ = *std::move(part);
+  return part.status();
+}
+
+void Asker::AddProfile(uint64_t bytes) {
+  profile_bytes_ += bytes;
+  if (part_ != nullptr && !needs_all_room_) part_->SetBytes(profile_bytes_);
+}
+
+std::shared_ptr<void> Asker::EndAnswer(uint64_t bytes) {
+  if (part_ != nullptr) part_->SetBytes(bytes);
+  return std::move(part_);
+}
+
 }  // namespace heaptap::http

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "absl/base/thread_annotations.h"
@@ -16,6 +17,7 @@
 #include "userspace/base/clock.h"
 #include "userspace/base/mutex.h"
 #include "userspace/base/subordinate_ids.h"
+#include "userspace/http/answer_room.h"
 
 namespace heaptap::http {
 
@@ -41,10 +43,13 @@ class ClientTime {
 // The seconds after which an error of ClientTime::Check is over; none: the error is another one.
 std::optional<int64_t> SecondsToWait(const absl::Status& status);
 
-// Who asks, and pays with the processor time of the thread that answers. Not thread-safe: of that thread.
+// Who asks, and pays with the processor time of the thread that answers and with room for the answer. Not thread-safe:
+// of that thread.
 class Asker {
  public:
-  Asker(ClientTime& time, std::optional<uid_t> user) : time_(time), user_(user) {}
+  // `room`: null: answers may take any amount of memory.
+  Asker(ClientTime& time, std::optional<uid_t> user, AnswerRoom* room = nullptr)
+      : time_(time), user_(user), room_(room) {}
   ~Asker() { ChargeAtMost(absl::InfiniteDuration()); }
   Asker(const Asker&) = delete;
   Asker& operator=(const Asker&) = delete;
@@ -61,9 +66,23 @@ class Asker {
   // Charges what another thread has spent for the answer.
   void Charge(absl::Duration by_other) { time_.Charge(user_, by_other); }
 
+  // To be called before a profile is read. Waits for room, unless this answer has it already. Errors: as
+  // AnswerRoom::Wait.
+  absl::Status WaitForRoom(base::Instant deadline);
+  // The answer may become much larger than its profiles, so it needs all room until it is made.
+  void NeedAllRoom() { needs_all_room_ = true; }
+  // The answer takes as much as its profiles, of which it has one more.
+  void AddProfile(uint64_t bytes);
+  // The answer is made. The room is given back when the result is destroyed; null: the answer had none.
+  std::shared_ptr<void> EndAnswer(uint64_t bytes);
+
  private:
   ClientTime& time_;
   const std::optional<uid_t> user_;
+  AnswerRoom* const room_;
+  std::shared_ptr<AnswerRoom::Part> part_;
+  uint64_t profile_bytes_ = 0;
+  bool needs_all_room_ = false;
   absl::Duration charged_ = base::ThreadProcessorTime();
 };
 

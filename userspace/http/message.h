@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -42,6 +43,7 @@ struct Response {
   std::string content_type = kUtf8Text;
   std::string body = {};
   std::vector<std::pair<std::string, std::string>> headers = {};  // in addition to those of all answers
+  std::shared_ptr<void> room = {};                                // that the answer takes (AnswerRoom); may be null
 };
 
 // Waits. Returns false as soon as the client disconnects.
