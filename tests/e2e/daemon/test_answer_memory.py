@@ -19,9 +19,9 @@ pytestmark = pytest.mark.skipif("/sanitized/" in HEAPTAP, reason="sanitizers tak
 MOST_IDLE_MIB = 48
 # As many as one user may have.
 CONNECTIONS = 8
-# What the answers of a user may take (AnswerRoom), one answer more, and what it takes to make it. Without a bound eight
-# clients that do not read take 430.
+# What the answers of a user may take (AnswerRoom), one answer more, and what it takes to make it: four of 39 MiB.
 MOST_OF_USER_MIB = 330
+MOST_ANSWERS = 4
 # The longest text of call paths (kMaxCollapsedBytes), and what it takes to make it.
 MOST_OF_TEXT_MIB = 420
 # 65,536 call paths.
@@ -79,7 +79,9 @@ def test_clients_that_do_not_read(lab, start_daemon, held):
     assert client.answer() == "ready 0"
     answers = client.answer().split()
     most = memory_mib(daemon, "VmHWM") - (memory_mib(daemon, "VmRSS") - memory_mib(daemon, "RssAnon")) - before
-    assert set(answers) == {"200", "503"} and most < MOST_OF_USER_MIB, (answers, most)
+    # On a slow machine the user's time may be used up before (429).
+    assert 1 <= answers.count("200") <= MOST_ANSWERS and set(answers) <= {"200", "503", "429"}, answers
+    assert most < MOST_OF_USER_MIB, most
     held("eight clients of a user that do not read a profile of 65,536 call paths: memory", f"{MOST_OF_USER_MIB} MiB",
          f"{most:.0f} MiB")
     assert daemon.metrics()['heaptap_beyond_bound_total{bound="answer_room"}'] == answers.count("503")
