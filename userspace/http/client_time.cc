@@ -56,8 +56,9 @@ void Asker::ChargeAtMost(absl::Duration most) {
 absl::Status Asker::WaitForRoom(base::Instant deadline) {
   if (room_ == nullptr || part_ != nullptr) return absl::OkStatus();
   absl::StatusOr<std::unique_ptr<AnswerRoom::Part>> part = room_->Wait(user_, deadline);
-  if (part.ok()) part_ = *std::move(part);
-  return part.status();
+  if (!part.ok()) return part.status();
+  part_ = *std::move(part);
+  return absl::OkStatus();
 }
 
 void Asker::AddProfile(uint64_t bytes) {

@@ -11,7 +11,7 @@ namespace heaptap::recording {
 namespace {
 
 // The longest that one order takes. A check takes a tenth of a millisecond, unless hands wait for the process.
-constexpr absl::Duration kOrderTime = absl::Seconds(1);
+constexpr absl::Duration kChecksTime = absl::Seconds(1);
 
 }  // namespace
 
@@ -44,7 +44,7 @@ void VersionChecks::Dispatch(uid_t payer) {
   orders_.Start(
       pid,
       [checks](worker::Hands& hands, int) {
-        const base::Instant end = base::Now() + kOrderTime;
+        const base::Instant end = base::Now() + kChecksTime;
         for (Check& check : *checks) {
           if (base::Now() > end) break;
           check.version = hands.Version(check.pid, check.mapping);
