@@ -25,8 +25,8 @@ absl::StatusOr<std::unique_ptr<AnswerRoom::Part>> AnswerRoom::Wait(std::optional
   base::AwaitUntil(mutex_, absl::Condition(&has_room), deadline);
   if (!has_room()) {
     base::CountBeyond(base::Bound::kAnswerRoom);
-    return absl::UnavailableError(absl::StrCat("other answers to the same user take ", kBytesOfUser >> 20,
-                                               " MiB and are not read yet; ask again when they are"));
+    return absl::UnavailableError(absl::StrCat("other answers to the same user may take ", kBytesOfUser >> 20,
+                                               " MiB until they are made and read; ask again later"));
   }
   bytes_[user] += kBytesOfUser;
   return std::make_unique<Part>(*this, user, kBytesOfUser);
