@@ -168,7 +168,7 @@ class Everyone final : public SystemWidePart {
   TargetStates* states_ = nullptr;
   // PIDs of processes that have entered without heaptap:start, or whose files have just been read or attached.
   UserQueues newcomers_;
-  std::set<uint64_t> to_close_;                          // process ids to close, though no end of them is noticed
+  std::set<uint64_t> to_close_;                          // process ids whose books are to be closed without an end
   std::map<uint64_t, std::vector<Then>> without_facts_;  // process ids of targets whose rule is not known yet
   bool shall_list_again_ = false;
   uint64_t mappings_lost_ = 0;  // as of the last RepairSpaces

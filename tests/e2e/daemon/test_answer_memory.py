@@ -85,7 +85,7 @@ def test_clients_that_do_not_read(lab, start_daemon, held):
     held("eight clients of a user that do not read a profile of 65,536 call paths: memory", f"{MOST_OF_USER_MIB} MiB",
          f"{most:.0f} MiB")
     assert daemon.metrics()['heaptap_beyond_bound_total{bound="answer_room"}'] == answers.count("503")
-    assert daemon.get(f"/pid/{process.pid}/heap").status == 200, "root waits for nobody"
+    assert daemon.get(f"/pid/{process.pid}/heap").status == 200, "answers to root have no bound"
     client.tell("end")
     client.ends()
     wait_until(lambda: memory_mib(daemon, "RssAnon") < MOST_IDLE_MIB, "the memory is given back")
