@@ -49,7 +49,7 @@ struct sample {
 };
 
 /* `removed`, `reuse`: what the program has removed from the same books. Returns 0, or 1 if the sample is not in the
- * books; then neither `removed` is counted nor `reuse` used. */
+ * books; then `removed` is not counted and `reuse` is not used. */
 static __always_inline int record_sample(const struct sample* sample, struct removed* removed,
                                          const struct reuse* reuse) {
   struct pt_regs* const context = sample->context;

@@ -24,7 +24,7 @@ static __always_inline __u64 hash_word(__u64 hash, __u64 word) {
   return (hash ^ hash >> HASH_SHIFT ^ word) * HASH_MULTIPLIER;
 }
 
-/* The hash of the files of one more frame, by its rule with the tag. */
+/* `files`, a hash of the files of frames, with one more frame. `rule`: that frame's, with the tag of its file. */
 static __always_inline __u64 hash_file(__u64 files, __u64 rule) {
   return (files ^ rule >> RULE_TAG_SHIFT) * HASH_MULTIPLIER;
 }

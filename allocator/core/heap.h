@@ -126,7 +126,7 @@ struct Heap {
   uint64_t owed_frees;    // bytes that a borrower must add to `counters`, which only the owner may do
 
   // For heap_sparse.cc.
-  QueuePosition growing;    // how far the search has come that new slabs make
+  QueuePosition growing;    // how far the search has come that each new slab continues
   QueuePosition aging;      // and the one for pages that have been free for long
   uint64_t returned_ahead;  // bytes that the heap has returned and not yet taken again with new slabs
   bool is_aging;

@@ -8,7 +8,6 @@
 #include <atomic>
 
 #include "allocator/core/heap.h"
-#include "allocator/core/units.h"
 
 namespace heaptap {
 namespace {

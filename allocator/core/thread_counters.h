@@ -15,7 +15,7 @@ struct ThreadCounters {
   uint64_t deallocated;
   int64_t peak;
   int64_t peak_base;      // allocated - deallocated at the last reset
-  int64_t peak_distance;  // how far above `peak` a new peak is recorded; 0: the peak is not watched
+  int64_t peak_distance;  // how far Net() must exceed `peak` before a new peak is recorded; 0: no peak is
 
   int64_t Net() const { return static_cast<int64_t>(allocated - deallocated); }
   bool PeakIsDue() const { return peak_distance != 0 && Net() > peak + peak_distance; }

@@ -12,8 +12,6 @@
 #include "allocator/platform/clock.h"
 #include "allocator/platform/system.h"
 #include "allocator/process/collector.h"
-#include "allocator/process/process.h"
-#include "allocator/profiling/profiling.h"
 #include "allocator/sampling/events.h"
 #include "allocator/sampling/probes.h"
 

@@ -9,7 +9,6 @@
 #include <sys/syscall.h>
 #include <sys/types.h>
 
-#include "allocator/process/process.h"
 #include "allocator/profiling/dump_name.h"
 #include "heaptap/contract.h"
 

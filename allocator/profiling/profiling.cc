@@ -15,7 +15,6 @@
 #include "allocator/profiling/records.h"
 #include "allocator/sampling/events.h"
 #include "allocator/sampling/probes.h"
-#include "allocator/sampling/sampled_blocks.h"
 #include "allocator/sampling/sampler.h"
 #include "allocator/sampling/statistics.h"
 #include "heaptap/contract.h"

@@ -32,9 +32,7 @@ void heaptap_probe_thread_name(const char* name);
 
 // The number of listeners of each probe. The kernel writes it at any time; read it with HasListener.
 extern uint16_t heaptap_semaphore_alloc;
-extern uint16_t heaptap_semaphore_free;
 extern uint16_t heaptap_semaphore_frees;
-extern uint16_t heaptap_semaphore_start;
 extern uint16_t heaptap_semaphore_dump;
 extern uint16_t heaptap_semaphore_thread_name;
 // heaptap:rate

@@ -141,10 +141,10 @@ TEST(AllocatorAdvice, Musl) {
 TEST(AllocatorAdvice, Go) {
   Evidence evidence = Plain();
   evidence.files[0].traits.is_go = 1;
-  EXPECT_EQ(AllocatorInUse(evidence), "Go's own, which is no malloc; of its C code glibc");
+  EXPECT_EQ(AllocatorInUse(evidence), "Go's own, which is not a malloc; its C code uses glibc");
   EXPECT_THAT(HowToProfile(evidence), HasSubstr("heaptap run --guest"));
   evidence.files = {{.path = "/bin/server", .traits = {.is_go = 1}, .is_program = true}};
-  EXPECT_EQ(AllocatorInUse(evidence), "Go's own, which is no malloc");
+  EXPECT_EQ(AllocatorInUse(evidence), "Go's own, which is not a malloc");
   EXPECT_THAT(HowToProfile(evidence), HasSubstr("runtime/pprof"));
   EXPECT_THAT(HowToProfile(evidence), Not(HasSubstr("LD_PRELOAD")));
 }

@@ -63,7 +63,7 @@ TEST_F(HistorySchemaTest, AFileOfAnotherVersionStays) {
     const std::unique_ptr<Writer> writer = Open();
     ASSERT_TRUE(writer->database().Execute("PRAGMA user_version = 99").ok());
   }
-  EXPECT_THAT(Writer::Open(path_, kDefaultBytes).status().message(), HasSubstr("(99 instead of 2)"));
+  EXPECT_THAT(Writer::Open(path_, kDefaultBytes).status().message(), HasSubstr("(schema 99, this one has 2)"));
   EXPECT_FALSE(std::filesystem::exists(path_ + ".corrupt"));
 }
 

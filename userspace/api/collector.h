@@ -22,7 +22,6 @@
 #include "absl/time/time.h"
 #include "heaptap/contract.h"
 #include "userspace/http/client_time.h"
-#include "userspace/json/prometheus.h"
 #include "userspace/profile/coverage.h"
 #include "userspace/profile/figures.h"
 #include "userspace/profile/profile.h"
@@ -46,7 +45,7 @@ class Collector {
   // The latest processes that ended, most recent first.
   virtual absl::StatusOr<std::vector<profile::EndedProcess>> Ended() = 0;
 
-  // One profile at a time is made, and users take turns. ResourceExhausted: who asks has no time left (Asker::Pay).
+  // One profile at a time is made, and users take turns. ResourceExhausted: the asker has no time left (Asker::Pay).
   virtual absl::StatusOr<profile::Snapshot> Snapshot(const profile::ProcessRef& process, http::Asker& asker) = 0;
   // The same, with blocks by size and age.
   virtual absl::StatusOr<profile::Snapshot> DetailedSnapshot(const profile::ProcessRef& process,

@@ -167,6 +167,8 @@ absl::StatusOr<profile::NamedProcess> VisibleProcess(Call& call, pid_t pid) {
   return process;
 }
 
+namespace {
+
 http::Response AnswerCall(Call& call) {
   absl::string_view path = call.request.path;
   if (!absl::ConsumePrefix(&path, "/")) return NoSuchPath();
@@ -186,6 +188,8 @@ http::Response AnswerCall(Call& call) {
   if (!process.ok()) return ErrorAnswer(endpoint->errors, process.status());
   return AnswerOrError(endpoint->errors, endpoint->answer(call, *process));
 }
+
+}  // namespace
 
 http::Handler MakeHandler(Collector& collector, worker::Crews& crews, HistoryPlace* history) {
   const auto symbols = std::make_shared<ProcessSymbols>(collector, crews);

@@ -253,8 +253,6 @@ std::optional<double> AllocatedBetween(const history::Timeline& then, const hist
   return static_cast<double>(after.allocated_bytes - before.allocated_bytes);
 }
 
-std::string TimeText(absl::Time time) { return absl::FormatTime("%Y-%m-%d %H:%M:%S", time, absl::LocalTimeZone()); }
-
 Reply MomentPage(Call& call) {
   if (call.history == nullptr) return NoHistory();
   const absl::StatusOr<history::Subject> subject = AskedSubject(call.request);
@@ -269,9 +267,10 @@ Reply MomentPage(Call& call) {
   if (!now.ok()) return ToClient(now.status());
   history::MomentProfiles profiles;
   history::MomentProfile shown = profiles.Make(*now);
-  report::Subject page = {.name = absl::StrCat(base::Printable(now->name), " at ", TimeText(now->points[0].time)),
-                          .period = shown.profile.period,
-                          .has_allocated = shown.profile.has_allocated};
+  report::Subject page = {
+      .name = absl::StrCat(base::Printable(now->name), " at ", history::TimeText(now->points[0].time)),
+      .period = shown.profile.period,
+      .has_allocated = shown.profile.has_allocated};
   std::vector<report::Measures> measures;
   // A difference is no part of the resident memory.
   if (!call.request.Parameter("from").has_value()) page.resident_bytes = now->points[0].rss_bytes;
@@ -284,7 +283,7 @@ Reply MomentPage(Call& call) {
     history::MomentProfile before = profiles.Make(*then);
     profile::Profile difference = profile::Difference(shown.profile, before.profile, profile::Unchanged::kKeep);
     measures = report::ChangesOf(difference, shown.profile, before.profile);
-    absl::StrAppend(&page.name, " since ", TimeText(then->points[0].time));
+    absl::StrAppend(&page.name, " since ", history::TimeText(then->points[0].time));
     page.is_difference = true;
     page.allocated_bytes = AllocatedBetween(*then, *now);
     page.before = before.profile.Live();

@@ -9,7 +9,6 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
-#include "userspace/base/bounds.h"
 #include "userspace/base/clock.h"
 #include "userspace/base/messages.h"
 #include "userspace/bpf/file_key.h"

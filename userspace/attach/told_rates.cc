@@ -12,7 +12,6 @@
 #include "bpf/books.h"
 #include "heaptap/contract.h"
 #include "userspace/base/messages.h"
-#include "userspace/base/printable_text.h"
 #include "userspace/worker/file_jobs.h"
 #include "userspace/worker/request.h"
 

@@ -5,7 +5,6 @@
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
 
@@ -87,13 +86,7 @@ absl::Status KernelUnwindMaps::Open(heaptap_bpf* object, int invalidate_rules) {
   base::MutexLock lock(&mutex_);
   ring_ = ring_buffer__new(bpf_map__fd(object_->maps.raw_stacks), Keep, this, nullptr);
   if (ring_ == nullptr) return KernelError(errno, "mapping the ring buffer of raw stacks");
-  // Signals are for the caller's thread.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
   absl::StatusOr<std::thread> thread = base::StartThread([this, fd = ring_buffer__epoll_fd(ring_)] { Run(fd); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (!thread.ok()) return thread.status();
   thread_ = *std::move(thread);
   return absl::OkStatus();

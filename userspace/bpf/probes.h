@@ -53,7 +53,6 @@ class AttachedProbe {
                                                   absl::Span<const ProbeSite> sites, pid_t pid);
 
   int link() const { return link_.get(); }
-  base::FileDescriptor TakeLink() && { return std::move(link_); }
 
  private:
   explicit AttachedProbe(base::FileDescriptor link) : link_(std::move(link)) {}

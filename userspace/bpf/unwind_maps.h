@@ -33,8 +33,8 @@ class UnwindMaps {
   UnwindMaps(const UnwindMaps&) = delete;
   UnwindMaps& operator=(const UnwindMaps&) = delete;
 
-  // Loads nodes of a table, from `first` on, under a number that no table had before: all of them, or after an error
-  // none. ResourceExhausted: no room.
+  // Loads all these nodes of a table, or none on error, from `first` on. No table had this number before.
+  // ResourceExhausted: no room.
   virtual absl::Status AddNodes(uint32_t table, uint32_t first, absl::Span<const heaptap_rows> nodes) = 0;
   // Removes the first `nodes` nodes.
   virtual void RemoveTable(uint32_t table, uint32_t nodes) = 0;

@@ -11,7 +11,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "userspace/base/messages.h"
 #include "userspace/cli/recording.h"
 #include "userspace/cli/words/command_line.h"
 #include "userspace/cli/words/commands.h"

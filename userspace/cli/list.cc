@@ -96,7 +96,8 @@ constexpr absl::string_view kSpared[] = {"CONTEXTS", "SAMPLES", "LG", "ACTIVE", 
 
 int SpareOf(absl::string_view title) { return static_cast<int>(std::end(kSpared) - std::ranges::find(kSpared, title)); }
 
-// Resident memory stands beside live memory, with which people compare it. It is no figure of the recording.
+// Resident memory stands beside live memory, with which people compare it. It is read now; the recording's own figure
+// may be older.
 constexpr char kBeforeResident[] = "live_bytes";
 
 std::string ResidentText(pid_t pid) {

@@ -15,7 +15,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "userspace/base/messages.h"
-#include "userspace/base/printable_text.h"
 #include "userspace/cli/ask/client.h"
 #include "userspace/cli/show/report_subject.h"
 #include "userspace/cli/show/report_views.h"

@@ -2,7 +2,6 @@
 #include "userspace/crews/user_threads.h"
 
 #include <poll.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -130,16 +129,10 @@ void UserThreads::Dispatch() {
 
 void UserThreads::Begin(std::shared_ptr<Job> job) {
   Job& begun = *under_way_.emplace_back(std::move(job));
-  // Signals are for the owner's thread.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
   absl::StatusOr<std::thread> thread = base::StartThread([this, &begun, begin = base::Now()] {
     begun.used = TimeOf(begun.work, begin);
     NoteDone(begun);
   });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (thread.ok()) {
     begun.thread = *std::move(thread);
   } else {

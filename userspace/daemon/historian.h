@@ -154,8 +154,8 @@ class Historian {
   base::Mutex mutex_;
   bool shall_stop_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t asked_ ABSL_GUARDED_BY(mutex_) = 0;    // calls of WriteNow
-  uint64_t tried_ ABSL_GUARDED_BY(mutex_) = 0;    // those before the latest round
-  uint64_t written_ ABSL_GUARDED_BY(mutex_) = 0;  // those before the latest round that has written all
+  uint64_t tried_ ABSL_GUARDED_BY(mutex_) = 0;    // calls that came before the latest round
+  uint64_t written_ ABSL_GUARDED_BY(mutex_) = 0;  // calls that came before the latest round that wrote everything
   std::thread thread_;
 };
 

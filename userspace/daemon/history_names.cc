@@ -80,7 +80,7 @@ void HistoryNames::Do(const Task& task) {
   std::vector<history::NameWriter::FrameNames> names;
   names.reserve(task.frames.size());
   for (const history::Writer::NewFrame& frame : task.frames) names.push_back({frame.frame, find(address(frame))});
-  // Without names, the places are shown. The thread that writes points tells of errors of the database.
+  // A frame without a name is shown as its place. The thread that writes points reports errors of the database.
   const absl::StatusOr<std::unique_ptr<history::NameWriter>> writer = history::NameWriter::Open(path_);
   if (!writer.ok()) return;
   (*writer)->Write(task.file, absl::BytesToHexString(snapshot.profile.mappings[0].build_id), names).IgnoreError();

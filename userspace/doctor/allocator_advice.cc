@@ -119,8 +119,8 @@ std::string AllocatorInUse(const Evidence& evidence) {
   const CodeFile* program = FindProgram(evidence);
   const CodeFile* used = FindMalloc(evidence);
   if (program != nullptr && program->traits.is_go != 0) {
-    return used == nullptr ? "Go's own, which is no malloc"
-                           : absl::StrCat("Go's own, which is no malloc; of its C code ", NameOfAllocator(used));
+    return used == nullptr ? "Go's own, which is not a malloc"
+                           : absl::StrCat("Go's own, which is not a malloc; its C code uses ", NameOfAllocator(used));
   }
   if (program != nullptr && IsStatic(*program)) {
     const std::string kind = process::MallocKindName(program->traits.kind);

@@ -208,9 +208,9 @@ void Requests::Postpone(const Target& target, const heaptap_event& event) {
   }
   given_up_++;
   failed_ = true;
-  base::Say(absl::StrCat("process ", target.pid, " (", target.name, ") waited ", absl::FormatDuration(Answers::kLimit),
-                         " for a dump that it had asked for, and got none: heaptap had no time for it; let fewer "
-                         "processes ask at once"));
+  base::Say(absl::StrCat("process ", target.pid, " (", target.name, ") asked for a dump, waited ",
+                         absl::FormatDuration(Answers::kLimit),
+                         " and got none, because heaptap was too busy; let fewer processes ask at once"));
 }
 
 void Requests::Answer(const Target& target, const Question& question, Reply reply) {

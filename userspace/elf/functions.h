@@ -14,7 +14,7 @@
 
 namespace heaptap::elf {
 
-// Bytes of a symbol table or of its names. Clang's own have 60 MiB; of a file that exceeds this the table is not read.
+// Bytes of a symbol table or of its names. Clang's own takes 60 MiB. A larger table is not read.
 inline constexpr uint64_t kMaxFunctionBytes = 256 << 20;
 
 // Those of the names that were asked for.

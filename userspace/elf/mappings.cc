@@ -65,11 +65,13 @@ bool IsSameFile(const Mapping& a, const Mapping& b) {
          (a.generation == b.generation || a.generation == 0 || b.generation == 0);
 }
 
-}  // namespace
-
+// Whether an address of both is the same code: both are of the same part of one file, as far as is known, or both of
+// none.
 bool IsSameCode(const Mapping& a, const Mapping& b) {
   return IsSameFile(a, b) && (a.inode == 0 || a.file_offset - a.start == b.file_offset - b.start);
 }
+
+}  // namespace
 
 std::vector<Mapping> InAgreement(const std::vector<Mapping>& placed, std::vector<Mapping> latest) {
   auto first = placed.begin();

@@ -47,10 +47,6 @@ struct Mapping {
   friend bool operator==(const Mapping&, const Mapping&) = default;
 };
 
-// Whether an address of both is the same code: both are of the same part of one file, as far as is known, or both of
-// none. Thread-safe.
-bool IsSameCode(const Mapping& a, const Mapping& b);
-
 // When a file was mapped, in nanoseconds of CLOCK_MONOTONIC: at `time` at the latest, and not before `since`. A `time`
 // of 0: before all stacks.
 struct WhenMapped {

@@ -16,6 +16,13 @@
 namespace heaptap::history {
 namespace {
 
+absl::StatusOr<uint64_t> UsedPages(Database& database) {
+  Statement pages =
+      database.Prepare("SELECT page_count - freelist_count FROM pragma_page_count, pragma_freelist_count");
+  if (!pages.Step()) return pages.status();
+  return pages.Integer(0);
+}
+
 // From this share of the pages on, room is made, down to the other one. What is written until the next time needs the
 // rest.
 constexpr double kFull = 0.9;
@@ -262,13 +269,6 @@ absl::StatusOr<uint64_t> PruneTo(Database& database, uint64_t enough_pages, uint
 }
 
 }  // namespace
-
-absl::StatusOr<uint64_t> UsedPages(Database& database) {
-  Statement pages =
-      database.Prepare("SELECT page_count - freelist_count FROM pragma_page_count, pragma_freelist_count");
-  if (!pages.Step()) return pages.status();
-  return pages.Integer(0);
-}
 
 absl::StatusOr<uint64_t> Prune(Database& database, uint64_t most_pages, absl::Time now) {
   if (absl::Status status = RemoveOld(database, now); !status.ok()) return status;

@@ -22,9 +22,6 @@ namespace heaptap::history {
 // whatever no point needs any more. Returns the pages in use then. Outside a transaction.
 absl::StatusOr<uint64_t> Prune(Database& database, uint64_t most_pages, absl::Time now);
 
-// Pages in use.
-absl::StatusOr<uint64_t> UsedPages(Database& database);
-
 // When a database is pruned. It may be opened anew meanwhile.
 class Pruner {
  public:

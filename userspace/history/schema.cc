@@ -88,8 +88,8 @@ absl::Status Prepare(Database& database, uint64_t most_bytes) {
   const absl::StatusOr<int64_t> version = Integer(database, "PRAGMA user_version");
   if (!version.ok()) return version.status();
   if (*version != 0 && (*version < kOldestVersion || *version > kSchemaVersion)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("another version of heaptap has written it (", *version, " instead of ", kSchemaVersion, ")"));
+    return absl::FailedPreconditionError(absl::StrCat("it was written by another version of heaptap (schema ", *version,
+                                                      ", this one has ", kSchemaVersion, ")"));
   }
   absl::Status status = database.Execute(kTables);
   if (status.ok()) status = database.Execute(absl::StrCat("PRAGMA user_version = ", kSchemaVersion));

@@ -50,8 +50,6 @@ std::string SubjectText(const Subject& subject) {
   return subject.pid.has_value() ? absl::StrCat("process ", *subject.pid) : subject.name.value_or("");
 }
 
-std::string TimeText(absl::Time time) { return absl::FormatTime("%Y-%m-%d %H:%M:%S", time, absl::LocalTimeZone()); }
-
 // How the last of the processes has ended, if all had ended by that time; else "".
 std::string EndText(const Timeline& timeline, const Subject& subject, absl::Time time) {
   const KnownProcess* last = nullptr;
@@ -236,6 +234,8 @@ absl::Status FillMarks(Database& database, int64_t since, int64_t until, Timelin
 }
 
 }  // namespace
+
+std::string TimeText(absl::Time time) { return absl::FormatTime("%Y-%m-%d %H:%M:%S", time, absl::LocalTimeZone()); }
 
 absl::StatusOr<Timeline> ReadTimeline(const std::string& file, const Subject& subject, const Range& range,
                                       const Sees& sees) {

@@ -25,6 +25,9 @@ namespace heaptap::history {
 // Whether the client may see processes of this owner.
 using Sees = std::function<bool(std::optional<uid_t>)>;
 
+// A moment as messages and pages show it, in local time.
+std::string TimeText(absl::Time time);
+
 struct Subject {
   std::optional<std::string> name = {};  // of a service or a command
   std::optional<pid_t> pid = {};         // the latest process with this PID

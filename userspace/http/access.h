@@ -25,7 +25,7 @@ absl::StatusOr<Peer> PeerOf(int fd);
 
 // What one peer may do. Root and members of the configured group may see and control all processes. So may a peer
 // without a known user: it came over TCP, which an administrator has opened. All other users may see, dump and control
-// only processes that they own (process::OwnerOf); other processes do not exist for them. Thread-safe.
+// only processes that they own (process::Facts); other processes do not exist for them. Thread-safe.
 class Access {
  public:
   // `user`: of a connection over TCP, if it is known.

@@ -31,7 +31,8 @@ class ClientTime {
 
   ClientTime() : accounts_(base::SubordinateIds::OfSystem(), kShare, kBurst) {}
 
-  // `user`: none if it is unknown. ResourceExhausted: has no time left; the message and SecondsToWait say when.
+  // `user`: none if it is unknown. ResourceExhausted: the user has no time left; the message and SecondsToWait say
+  // when.
   absl::Status Check(std::optional<uid_t> user);
   void Charge(std::optional<uid_t> user, absl::Duration used);
 

@@ -53,7 +53,7 @@ std::string Decode(absl::string_view text, bool plus_is_space) {
   return decoded;
 }
 
-// Whether only browsers send this header. A page can set none of them to nothing: a script cannot send headers that
+// Whether only browsers send this header. A page cannot suppress any of them: a script cannot send headers that
 // begin with Sec- (Fetch standard, "forbidden request-header"), and a User-Agent of its own needs the server's consent.
 bool IsOfBrowser(absl::string_view name, absl::string_view value) {
   if (absl::EqualsIgnoreCase(name, "User-Agent")) return absl::StartsWith(value, "Mozilla/");

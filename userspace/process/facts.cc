@@ -84,6 +84,14 @@ std::optional<uid_t> FindOwner(int folder, const Users& users) {
   return users.real;
 }
 
+// The path of the line "0::PATH" of /proc/PID/cgroup, which stands for version 2; "": there is no such line.
+std::string UnifiedGroupPath(absl::string_view text) {
+  for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    if (absl::ConsumePrefix(&line, "0::")) return std::string(line);
+  }
+  return "";
+}
+
 std::string ReadLink(int folder, const char* name) {
   char target[PATH_MAX];
   const ssize_t length = readlinkat(folder, name, target, sizeof(target));
@@ -129,13 +137,6 @@ std::vector<std::string> ControlGroupPaths(absl::string_view text) {
   std::sort(paths.begin(), paths.end());
   paths.erase(std::unique(paths.begin(), paths.end()), paths.end());
   return paths;
-}
-
-std::string UnifiedGroupPath(absl::string_view text) {
-  for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
-    if (absl::ConsumePrefix(&line, "0::")) return std::string(line);
-  }
-  return "";
 }
 
 std::optional<std::string> ThreadName(pid_t pid, uint32_t tid) {

@@ -45,8 +45,6 @@ absl::StatusOr<Facts> DecodeFacts(absl::string_view text);
 
 // The paths in the text of /proc/PID/cgroup, lines of "NUMBER:CONTROLLERS:PATH" (cgroups(7)).
 std::vector<std::string> ControlGroupPaths(absl::string_view text);
-// The path of the line "0::PATH", which stands for version 2; "": there is no such line.
-std::string UnifiedGroupPath(absl::string_view text);
 
 }  // namespace heaptap::process
 

@@ -14,7 +14,7 @@
 namespace heaptap::process {
 namespace {
 
-// Functions that only one allocator has, or only it and those before it.
+// Each function marks an allocator: only it has the function, or only it and allocators earlier in the list.
 struct Mark {
   absl::string_view function;
   MallocKind kind;

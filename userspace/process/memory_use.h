@@ -17,10 +17,10 @@ struct MemoryUse {
 
 // As /proc/PID/statm (proc_pid_statm(5)) says; -1: unknown.
 int64_t ResidentBytes(pid_t pid);
-// Without those of files and of memory that processes share.
+// Resident bytes without those of files and of shared memory.
 int64_t AnonymousBytes(pid_t pid);
 
-// The same, and the limit of its memory control group (cgroups(7), version 1 or 2).
+// ResidentBytes, and the limit of its memory control group (cgroups(7), version 1 or 2).
 MemoryUse ReadMemoryUse(pid_t pid);
 
 }  // namespace heaptap::process

@@ -194,7 +194,7 @@ std::string WhyForeign(const std::string& path) {
   Elf32_Ehdr header;
   if (!fd.valid() || pread(fd.get(), &header, sizeof(header), 0) != sizeof(header)) return "";
   if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return "";
-  if (header.e_machine != EM_X86_64 && header.e_machine != EM_386) return "it is for another machine than x86-64";
+  if (header.e_machine != EM_X86_64 && header.e_machine != EM_386) return "it is for a machine other than x86-64";
   return header.e_ident[EI_CLASS] != ELFCLASS64 ? "it is a 32-bit program" : "";
 }
 

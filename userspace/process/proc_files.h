@@ -45,8 +45,8 @@ std::optional<Scheduling> SchedulingOf(pid_t thread);
 // tell. Source: the second number of /proc/TID/schedstat (Documentation/scheduler/sched-stats.rst).
 absl::Duration ProcessorWaitOf(pid_t thread);
 
-// The user whose processes may look at this one; none: the process has ended. Waits for nothing, because the kernel
-// takes no lock of the process for this.
+// The user who owns /proc/PID, whose processes may look at this one; none: the process has ended. Waits for nothing,
+// because the kernel takes no lock of the process for this.
 std::optional<uid_t> UserOf(pid_t pid);
 
 // Opens a file that shows the process, with `flags` of open(2). Invalid: errno is that of open(2).

@@ -13,11 +13,11 @@ constexpr size_t kMaxNameBytes = 247;
 // The kernel keeps so many bytes of a command (TASK_COMM_LEN without the end).
 constexpr size_t kMaxCommandBytes = 15;
 
-// How an interpreter reads its command line, from its manual page. Options are words that begin with "-"; `letters` are
-// those of one letter that may share a word, as in "-uc".
+// How an interpreter reads its command line, from its manual page. Options are words that begin with "-".
+// One-letter options may share a word, as in "-uc".
 struct Interpreter {
   absl::string_view name;            // of its executable file, without a version
-  absl::string_view command = "";    // that it gives itself, if it does
+  absl::string_view command = "";    // the name that it gives itself, if any
   bool has_clusters = true;          // one-letter options can share a word, and so can an option and its argument
   absl::string_view arguments = "";  // letters of options with an argument
   absl::string_view programs = "";   // letters of options whose argument is the program

@@ -30,7 +30,7 @@ struct Shown {
   const char* title = nullptr;  // null: no column or line of its own
   bool in_bytes = false;
   Metric metric = {};
-  const char* note = "";  // what it means, for lines
+  const char* note = "";  // what the figure means; shown where it is a line
 };
 
 template <typename Struct, typename Value>

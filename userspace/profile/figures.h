@@ -43,7 +43,7 @@ struct NamedProcess {
 struct ProcessSummary {
   pid_t pid = 0;
   uint64_t process_id = 0;  // of its books; never used twice
-  // The user who may look at the process besides root (process::OwnerOf); none if its user ids differ.
+  // The user who may look at the process besides root (process::Facts); none if its user ids differ.
   std::optional<uid_t> owner = {};
   std::string command = {};     // chosen by the process; may hold any byte
   std::string executable = {};  // path in the process's own mount namespace; "": unknown

@@ -30,6 +30,12 @@ std::string PlaceText(absl::string_view library, uint64_t offset) {
   return absl::StrCat(file, file.empty() ? "" : "+", "0x", absl::Hex(offset));
 }
 
+std::string NameWithoutSymbol(const elf::Mapping* mapping, uint64_t address) {
+  if (mapping == nullptr || mapping->path.empty()) return absl::StrCat("0x", absl::Hex(address));
+  return absl::StrCat(base::Printable(FileName(mapping->path)), "+0x",
+                      absl::Hex(address - mapping->start + mapping->file_offset));
+}
+
 const std::vector<std::string>& FrameNames::At(uint64_t address) {
   auto [entry, is_new] = by_address_.try_emplace(address);
   std::vector<std::string>& names = entry->second;
@@ -38,15 +44,8 @@ const std::vector<std::string>& FrameNames::At(uint64_t address) {
     const std::string& name = frame.function.empty() ? frame.linkage_name : frame.function;
     if (!name.empty()) names.push_back(base::Printable(name));
   }
-  if (names.empty()) names.push_back(WithoutSymbol(address));
+  if (names.empty()) names.push_back(NameWithoutSymbol(FindMapping(profile_.mappings, address), address));
   return names;
-}
-
-std::string FrameNames::WithoutSymbol(uint64_t address) const {
-  const elf::Mapping* mapping = FindMapping(profile_.mappings, address);
-  if (mapping == nullptr || mapping->path.empty()) return absl::StrCat("0x", absl::Hex(address));
-  return absl::StrCat(base::Printable(FileName(mapping->path)), "+0x",
-                      absl::Hex(address - mapping->start + mapping->file_offset));
 }
 
 }  // namespace heaptap::profile

@@ -26,19 +26,20 @@ absl::string_view FileName(absl::string_view path);
 // "libc.so.6+0x2724a", or "0x2724a" without a file: a place inside a call (CallAddress) that has no name. Thread-safe.
 std::string PlaceText(absl::string_view library, uint64_t offset);
 
+// The name of an address without a symbol: "<name of the file>+0x<offset in the file>", which is the same in every run
+// of the program and printable, or "0x<address>" outside a file. `mapping`: that of the address, or null. Thread-safe.
+std::string NameWithoutSymbol(const elf::Mapping* mapping, uint64_t address);
+
 // The names of the frames of one profile. Keeps references to its arguments. Thread-compatible.
 class FrameNames {
  public:
   FrameNames(const Profile& profile, const FindSourceFrames& find) : profile_(profile), find_(find) {}
 
   // The names at an address (CallAddress), innermost first: at least one, printable, none empty. Without a symbol:
-  // "<name of the file>+0x<offset in the file>", which is the same in every run of the program, else "0x<address>".
-  // Valid until the next call.
+  // NameWithoutSymbol. Valid until the next call.
   const std::vector<std::string>& At(uint64_t address);
 
  private:
-  std::string WithoutSymbol(uint64_t address) const;
-
   const Profile& profile_;
   const FindSourceFrames& find_;
   absl::flat_hash_map<uint64_t, std::vector<std::string>> by_address_;

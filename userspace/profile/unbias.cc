@@ -24,7 +24,7 @@ constexpr double kMostObjects = 0x1p49;
 // sample, no period would be short enough for all of them.
 constexpr double kNeededShare = 0.99;
 
-// The same, but 0 for a negative value or NaN.
+// `estimate`, but 0 if it is negative or NaN.
 double Finite(double estimate) { return estimate > 0 ? std::min(estimate, std::numeric_limits<double>::max()) : 0; }
 
 }  // namespace

@@ -56,7 +56,7 @@ class Endings {
 
   // The target has ended; its books are closed later.
   void Handle(Target& target, Ending ending);
-  // As Handle, for a target that ended without an event.
+  // Like Handle, for a target whose end brought no event.
   void EndUnseen(Target& target);
   // Ends targets that the kernel no longer knows.
   void EndMissing(const std::map<uint64_t, bpf::RecordedProcess>& processes);

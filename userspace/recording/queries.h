@@ -67,7 +67,7 @@ class Queries {
   // To be called when something may have changed. With very many call paths, the summaries stay for a time.
   void ForgetSummaries(base::Instant now);
   profile::ProcessSummary Summarise(const Target& target, const TallySums& sums, const bpf::Losses& losses);
-  // As of `asked`, or later. ResourceExhausted: ask again.
+  // The owner, read at `asked` or later. ResourceExhausted: ask again.
   absl::StatusOr<std::optional<uid_t>> Owner(const profile::ProcessRef& process, base::Instant asked);
 
   // A profile is made in three steps, of which another thread does the second one, BuildPlanned. The others call `done`

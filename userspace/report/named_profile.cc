@@ -14,13 +14,6 @@
 namespace heaptap::report {
 namespace {
 
-// "<name of the file>+0x<offset in the file>", which is the same in every run of the program, else the address.
-std::string NameWithoutSymbol(const elf::Mapping* mapping, uint64_t address) {
-  if (mapping == nullptr || mapping->path.empty()) return absl::StrCat("0x", absl::Hex(address));
-  return absl::StrCat(base::Printable(profile::FileName(mapping->path)), "+0x",
-                      absl::Hex(address - mapping->start + mapping->file_offset));
-}
-
 Measures ToMeasures(const profile::Estimate& live, const profile::Estimate& allocated) {
   Measures measures = {.live = ToMeasure(live), .allocated = ToMeasure(allocated)};
   measures.freed = FreedOf(measures.allocated, measures.live);
@@ -106,7 +99,7 @@ void NamedProfile::AppendFrames(const profile::Profile& profile, const profile::
                                .has_symbol = true}));
     }
     if (here.empty()) {
-      here.push_back(AddFrame({.function = AddText(NameWithoutSymbol(mapping, address)), .library = library}));
+      here.push_back(AddFrame({.function = AddText(profile::NameWithoutSymbol(mapping, address)), .library = library}));
     }
   }
   frames.insert(frames.end(), here.begin(), here.end());

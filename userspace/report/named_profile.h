@@ -57,10 +57,10 @@ enum class Roots {
   kAges,     // the same
 };
 
-// How paths whose outer frames are missing end.
+// What stands at the end of a path whose outer frames are missing.
 enum class CutPaths {
-  kBare,    // with the last frame that is known
-  kMarked,  // with profile::kOuterFramesMissing, for views that show the outermost frame as a root
+  kBare,    // the last frame that is known
+  kMarked,  // profile::kOuterFramesMissing, for views that show the outermost frame as a root
 };
 
 class NamedProfile {

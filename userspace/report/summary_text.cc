@@ -13,7 +13,7 @@
 namespace heaptap::report {
 namespace {
 
-// Frames of a path that are shown, of the innermost ones and of the outermost ones.
+// How many of a path's innermost and outermost frames are shown.
 constexpr size_t kInnermost = 6;
 constexpr size_t kOutermost = 2;
 constexpr size_t kIndentation = 8;

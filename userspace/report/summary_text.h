@@ -29,7 +29,7 @@ struct Subject {
   std::optional<double> resident_bytes = {};         // of the process
   bool begins_late = false;                          // the process held memory before; nothing is known of that
   std::optional<absl::Duration> recorded_for = {};   // how long the recording had run, if it begins late
-  std::optional<double> allocated_bytes = {};        // a difference whose paths do not know it: allocated meanwhile
+  std::optional<double> allocated_bytes = {};        // between two moments, if the paths do not say it
   std::vector<profile::CoveragePart> coverage = {};  // how resident_bytes divide; empty: unknown
   std::vector<std::string> warnings = {};            // one sentence each: what is missing in the profile, printable
   std::vector<std::string> next_commands = {};       // what to run next

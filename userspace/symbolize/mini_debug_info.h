@@ -22,7 +22,7 @@ inline constexpr uint64_t kMaxUnpackedBytes = 64 << 20;
 
 // The ELF file in the section .gnu_debugdata of a hostile file. NotFound: there is no such section. InvalidArgument: it
 // is damaged or cut off, or exceeds a bound above. ResourceExhausted: unpacking takes too much memory. To be called by
-// a reader without rights: liblzma reads what the file says. Thread-safe.
+// a reader without rights, because liblzma parses hostile bytes. Thread-safe.
 absl::StatusOr<std::string> ReadMiniDebugInfo(const elf::File& file);
 
 }  // namespace heaptap::symbolize

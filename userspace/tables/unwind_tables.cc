@@ -141,7 +141,7 @@ void UnwindTables::HandleChecked(const VersionChecks::Check& check) {
   }
 }
 
-// A user's look may take long, so others do not rely on it.
+// Each user's processes get a look of their own, because a look on one user's account may take long.
 UnwindTables::Looking UnwindTables::BeginLook(const heaptap_file_key& key, pid_t pid, const std::string& name) {
   const uid_t payer = looks_.PayerOf(pid);
   const auto known = files_.find(key);

@@ -40,7 +40,7 @@ class VersionChecks {
   void Begin(const heaptap_file_key& key, pid_t pid, const elf::Mapping& mapping);
   // Whether a check of the file has not ended.
   bool IsChecking(const heaptap_file_key& key) const { return checking_.contains(key); }
-  // Goes on with those that had no room. To be called from time to time.
+  // Begins the checks that had to wait for room. To be called from time to time.
   void BeginWaiting();
 
  private:

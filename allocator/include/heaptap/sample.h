@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For allocators, pools and arenas whose blocks shall appear in heaptap's profiles: tell heaptap of each block that is
- * handed out and taken back. It picks statistical samples, in the law of libheaptap.so: a block of s bytes is a sample
- * with probability 1 - exp(-s / R). Link libheaptap-sample.a.
+ * For allocators, pools and arenas whose blocks should appear in heaptap's profiles: tell heaptap of each block that is
+ * handed out and taken back. It picks statistical samples by the same law as libheaptap.so: a block of s bytes is a
+ * sample with probability 1 - exp(-s / R). Link libheaptap-sample.a.
  *
  *   void* PoolTake(struct Pool* pool) {                   void PoolGive(struct Pool* pool, void* block) {
  *     void* block = ...;                                    heaptap_heap_sample_free("my pool", block);
@@ -10,11 +10,11 @@
  *     return block;                                       }
  *   }
  *
- * `heap` is the name under which the blocks stand in a profile: heap:"my pool". NULL: the blocks stand under the
+ * `heap` is the name under which the blocks appear in a profile: heap:"my pool". NULL: the blocks are listed under the
  * threads that allocate. At most 31 characters count. The heap must be the same when a block is taken back.
  *
- * Nothing is sampled unless a collector listens. A block that is no sample costs a subtraction and a branch when it is
- * handed out, and a look into a table of counts when it is taken back. Any thread, any time, in signal handlers too.
+ * Nothing is sampled unless a collector listens. A block that is not a sample costs a subtraction and a branch when it
+ * is handed out, and a lookup in a table of counts when it is taken back. Any thread, any time, in signal handlers too.
  * The functions allocate nothing and take no lock, keep errno, and may be called with the allocator's own locks held
  * and from malloc itself.
  */

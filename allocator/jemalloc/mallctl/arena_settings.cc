@@ -83,7 +83,11 @@ ssize_t ReadMuzzyDecay(size_t arena) {
   return SettingsOf(arena).muzzy_decay.ReadOr(ProcessConfiguration().muzzy_decay_ms);
 }
 
+namespace {
+
 void SetMuzzyDecay(size_t arena, ssize_t value) { SettingsOf(arena).muzzy_decay.Set(value); }
+
+}  // namespace
 
 void BeginArenaSettings(ArenaIndex arena) {
   SetDirtyDecay(arena, ReadDirtyDecay(kNewArenas));

@@ -20,7 +20,6 @@ namespace heaptap {
 ssize_t ReadDirtyDecay(size_t arena);
 void SetDirtyDecay(size_t arena, ssize_t value);
 ssize_t ReadMuzzyDecay(size_t arena);
-void SetMuzzyDecay(size_t arena, ssize_t value);
 inline constexpr size_t kNewArenas = SIZE_MAX;
 
 // Gives a new explicit arena its first name and the decay times of new arenas.

@@ -9,7 +9,6 @@
 #include "allocator/jemalloc/mallctl/tree.h"
 #include "allocator/process/process.h"
 #include "allocator/profiling/hooks.h"
-#include "allocator/profiling/profiling.h"
 #include "allocator/profiling/records.h"
 
 namespace heaptap {

@@ -69,7 +69,7 @@ def test_what_a_static_program_starts_is_recorded(lab, static):
     assert symbols.live(lab.only_dump(), "do_something")[0] == 80
 
 
-@pytest.mark.parametrize("offset, value, why", [(4, 1, "it is a 32-bit program"), (18, 183, "it is for another machine than x86-64")],
+@pytest.mark.parametrize("offset, value, why", [(4, 1, "it is a 32-bit program"), (18, 183, "it is for a machine other than x86-64")],
                          ids=["class", "machine"])
 def test_another_class_or_machine(lab, static, offset, value, why):
     session = lab.heaptap("run", "--", changed(lab, static, offset, value))

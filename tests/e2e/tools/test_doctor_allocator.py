@@ -179,7 +179,7 @@ def test_a_go_program(lab):
         lab.folder, 'package main\nimport ("fmt"; "time")\nfunc main() { fmt.Println("x"); time.Sleep(1000 * time.Second) }\n'))
     wait_until(lambda: process.stdout(), "it runs")
     found = Diagnosis(process.pid)
-    assert found.allocator == "Go's own, which is no malloc"
+    assert found.allocator == "Go's own, which is not a malloc"
     assert found.remedy == "use Go's heap profiler (runtime/pprof) for Go's heap"
 
 

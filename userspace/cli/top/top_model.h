@@ -47,7 +47,6 @@ class TopModel {
  public:
   // The processes as the daemon lists them now. While the model is paused, the rows do not change.
   void Update(std::vector<TopProcess> processes, base::Instant now);
-  bool is_paused() const { return is_paused_; }
 
   // Shows the call paths of one process: `text` in lines.
   void ShowPaths(pid_t pid, absl::string_view text);
