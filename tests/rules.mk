@@ -7,13 +7,6 @@
 HARNESS_OBJECTS := $(addprefix $(BUILD)/tests/unit/,bpf_harness.o bpf_helpers.o bpf_programs.o)
 HARNESS_FLAGS := -std=gnu11 $(WARNINGS) -Wno-unused-parameter -Wno-unknown-pragmas -fvisibility=hidden -I.
 
-# The sanitized collector and clang-tidy compile the collector's files in groups, each as one file, so that a header is read
-# once per group. Two files of a group must not define the same name in an anonymous namespace. Neighbours, such as
-# endpoints_*.cc, often do, so they go to different groups.
-GROUPS := 0 1 2 3
-# $(1): group; $(2): all files
-group_of = $(shell printf '%s\n' $(2) | awk 'NR % $(words $(GROUPS)) == $(1)')
-
 include tests/allocator/rules.mk
 include tests/e2e/rules.mk
 include tests/differential/rules.mk
@@ -136,8 +129,8 @@ ci-builds: $(KERNEL_PROGRAMS) $(COMPUTING_PROGRAMS) $(SANITIZED_PROGRAMS)
 
 .PHONY: test
 test: ## install what is missing, build, run the tests that a change must pass (root)
-	+$(Q)DEPS=test tests/phases $(BUILD)/phases/build deps all kernel-builds
-	+$(Q)tests/phases $(BUILD)/phases/test $(TEST_PHASES)
+	+$(Q)$(FROM_SCRATCH) DEPS=test tests/phases $(BUILD)/phases/build deps all kernel-builds
+	+$(Q)$(FROM_SCRATCH) tests/phases $(BUILD)/phases/test $(TEST_PHASES)
 
 # Compilers that take over what another checkout on this machine has compiled. Debug information then names the folder of
 # that checkout, which is a nuisance in a debugger, so this is for CI alone. DEPEND: without it, ccache also preprocesses what
@@ -147,8 +140,8 @@ WITH_CCACHE = PATH=/usr/lib/ccache:$$PATH CCACHE_BASEDIR=$(CURDIR) CCACHE_NOHASH
 
 .PHONY: ci
 ci: ## decide whether a change lands: `make test` with sanitizers in the unit tests, lint (root)
-	+$(Q)$(WITH_CCACHE) WERROR=-Werror DEPS="test lint kernels" tests/phases $(BUILD)/phases/build deps all ci-builds
-	+$(Q)WERROR=-Werror tests/phases $(BUILD)/phases/test $(CI_PHASES)
+	+$(Q)$(WITH_CCACHE) $(FROM_SCRATCH) WERROR=-Werror DEPS="test lint kernels" tests/phases $(BUILD)/phases/build deps all ci-builds
+	+$(Q)$(FROM_SCRATCH) WERROR=-Werror tests/phases $(BUILD)/phases/test $(CI_PHASES)
 
 # --- compilers and releases -------------------------------------------------------------------------------------------
 

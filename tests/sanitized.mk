@@ -3,15 +3,14 @@
 # The collector under sanitizers. Included by tests/rules.mk.
 #
 # One library of the collector, built by clang with AddressSanitizer and UndefinedBehaviorSanitizer, serves the unit tests,
-# the fuzzers (tests/fuzz/rules.mk) and the end-to-end tests. Code with threads is compiled a second time with
-# ThreadSanitizer. The unit tests themselves are the objects of the plain program.
+# the fuzzers (tests/fuzz/rules.mk) and the end-to-end tests. Another one with ThreadSanitizer serves the tests of code with
+# threads. The unit tests themselves are the objects of the plain program.
 
 # A report needs only functions and lines; the last -O and -g take effect. HEAPTAP_DEBUG: preconditions are checked
 # (userspace/base/require.h).
 SANITIZED_FLAGS := $(USERSPACE_FLAGS) $(CLANG_WARNINGS) -Wthread-safety -O1 -gline-tables-only -fno-omit-frame-pointer -DHEAPTAP_DEBUG
 
 ASAN := $(BUILD)/asan
-ASAN_SOURCES := $(COLLECTOR_SOURCES)
 # fuzzer-no-link: libFuzzer sees which code an input reaches. Left out, for a quarter of the compile time: null (it crashes
 # anyway), object-size (the address sanitizer finds these), vptr (there are no such casts). NDEBUG_SANITIZER: otherwise
 # Abseil's containers have another layout under the address sanitizer (since 2023) than in the system's library of Abseil.
@@ -20,24 +19,16 @@ ASAN_FLAGS := -fsanitize=address,undefined,fuzzer-no-link -fno-sanitize=null,obj
 # The system's library of Abseil was compiled without the sanitizer. Since 2023 it has parts of the containers, which take
 # over memory that other parts have poisoned, and do not know that.
 ASAN_RUN_OPTIONS := $(shell pkg-config --atleast-version=20230000 absl_base && echo allow_user_poisoning=0)
-ASAN_OBJECTS := $(GROUPS:%=$(ASAN)/group_%.o)
+ASAN_OBJECTS := $(GROUP_OBJECTS:%=$(ASAN)/%)
 
 TSAN := $(BUILD)/tsan
 TSAN_FLAGS := -fsanitize=thread
-# Code that threads share, as far as these tests reach it. The rest comes from the plain library.
-TSAN_SOURCES := $(wildcard $(addprefix userspace/,$(addsuffix .cc,process/* worker/* crews/* http/* api/* bpf/identify bpf/kernel_* \
-  bpf/pins bpf/probes unwind/stack_copy daemon/historian daemon/history_names base/background spaces/seen_file \
-  attach/allocator_files attach/probe_files tables/inherited_tables tables/kernel_tables tables/raw_stacks tables/table_reader \
-  tables/unwind_tables)))
-# Its tests, and a replacement for absl::Mutex.
+# Tests of code that threads share, and a replacement for absl::Mutex.
 TSAN_TEST_SOURCES := $(addprefix tests/unit/,$(addsuffix .cc,api_endpoints_test api_http_clients_test \
   api_process_symbols_test bpf_puppet bpf_unwind_maps_test daemon_historian_test http_access_test http_server_test \
   base_background_test attach_probe_files_test tables_unwind_tables_test crews_crew_test crews_errands_test \
   crews_hands_test worker_jobs support/main support/simulated_books support/tsan_mutex))
-TSAN_OBJECTS := $(TSAN_TEST_SOURCES:%.cc=$(TSAN)/%.o) $(GROUPS:%=$(TSAN)/group_%.o)
-
-.PHONY: always
-always:
+TSAN_OBJECTS := $(TSAN_TEST_SOURCES:%.cc=$(TSAN)/%.o) $(GROUP_OBJECTS:%=$(TSAN)/%)
 
 # $(1): ASAN or TSAN
 define SANITIZED_RULES
@@ -46,14 +37,9 @@ $$($(1))/userspace/%.o: userspace/%.cc
 	@mkdir -p $$(@D)
 	$$(Q)$$(CLANG)++ $$(SANITIZED_FLAGS) $$($(1)_FLAGS) $$(PACKAGE_FLAGS) $$(DEPENDENCIES) -c $$< -o $$@
 
-# Rewritten only if a file was added or removed.
-$$(GROUPS:%=$$($(1))/group_%.cc): $$($(1))/group_%.cc: always
+$$($(1))/group_%.o: $$(BUILD)/groups/group_%.cc $$(BUILD)/bpf/heaptap.skel.h $$(WEB_ASSETS)
+	$$(say) CLANGCXX "$$@ ($$(words $$(call group_of,$$*,$$(COLLECTOR_SOURCES))) files)"
 	@mkdir -p $$(@D)
-	@printf '#include "%s"\n' $$(call group_of,$$*,$$($(1)_SOURCES)) >$$@.new
-	@if cmp -s $$@.new $$@; then rm $$@.new; else mv $$@.new $$@; fi
-
-$$($(1))/group_%.o: $$($(1))/group_%.cc $$(BUILD)/bpf/heaptap.skel.h $$(WEB_ASSETS)
-	$$(say) CLANGCXX "$$@ ($$(words $$(call group_of,$$*,$$($(1)_SOURCES))) files)"
 	$$(Q)$$(CLANG)++ $$(SANITIZED_FLAGS) $$($(1)_FLAGS) $$(PACKAGE_FLAGS) $$(DEPENDENCIES) -c $$< -o $$@
 
 # Not optimised, as without sanitizers.
@@ -100,7 +86,7 @@ $(ASAN)/unit_tests: $(ASAN)/libcollector.a $(UNIT_OBJECTS) $(HARNESS_OBJECTS:$(B
 	$(Q)$(CLANG)++ $(filter-out fuzzer-no-link,$(ASAN_FLAGS)) -o $@ -Wl,--whole-archive $< -Wl,--no-whole-archive \
 	  $(filter %.o,$^) $(PACKAGE_LIBRARIES) -lgtest -lgmock -lpthread
 
-$(TSAN)/unit_tests: $(TSAN_OBJECTS) $(BUILD)/libcollector.a
+$(TSAN)/unit_tests: $(TSAN_OBJECTS)
 	$(say) LINK $@
 	$(Q)$(CLANG)++ $(TSAN_FLAGS) -o $@ $^ $(PACKAGE_LIBRARIES) -lgtest -lgmock -lpthread
 
