@@ -186,12 +186,12 @@ $(BUILD)/bpf/heaptap.skel.h: $(BUILD)/bpf/heaptap.bpf.o
 COLLECTOR_SOURCES := $(filter-out userspace/cli/main.cc,$(wildcard userspace/*/*.cc userspace/*/*/*.cc))
 # Builds from scratch compile the files in groups, each as one file: a header is read once for a group, and a template is
 # instantiated once, which takes less than half the time. A change of one file then costs its whole group, so builds for
-# people who change something compile each file alone. Two files of a group must not define the same name in an anonymous
+# people who change something compile each file alone. A folder stays as it was built first. Two files of a group must not define the same name in an anonymous
 # namespace. Neighbours, such as endpoints_*.cc, often do, so they go to different groups.
-GROUPED ?=
+GROUPED ?= $(if $(wildcard $(BUILD)/userspace/base/*.o),,$(wildcard $(BUILD)/userspace/group_0.o))
 GROUPS := 0 1 2 3
 GROUP_OBJECTS := $(GROUPS:%=group_%.o)
-# For the recipes of builds from scratch: in groups, unless the folder has files that were compiled alone.
+# For the recipes of builds from scratch.
 FROM_SCRATCH = GROUPED=$(if $(wildcard $(BUILD)/userspace/base/*.o),,1)
 # $(1): group; $(2): all files
 group_of = $(shell printf '%s\n' $(2) | awk 'NR % $(words $(GROUPS)) == $(1)')
