@@ -139,6 +139,8 @@ TEST(ProcFiles, Memory) {
   const Headless process;
   EXPECT_GT(ReadMemoryUse(process.pid()).resident_bytes, 0);
   EXPECT_GT(ReadResidency(process.pid())->anonymous, 0);
+  // A thread that runs has no stack pointer that others can read. Its threads run until they wait.
+  for (int i = 0; i < 10000 && ReadResidency(process.pid())->stacks == 0; i++) usleep(1000);
   EXPECT_GT(ReadResidency(process.pid())->stacks, 0);
   const absl::StatusOr<Handle> handle = Handle::Open(process.pid());
   ASSERT_TRUE(handle.ok()) << handle.status();

@@ -11,6 +11,7 @@ import http.client
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -115,12 +116,12 @@ class Daemon:
 
     # --- its clients ---
 
-    def client(self, *arguments):
-        """Runs a client command, which must succeed. Returns its output."""
+    def client(self, *arguments, says=""):
+        """Runs a client command, which must succeed. Returns its output. `says`: a pattern of its standard error."""
         result = subprocess.run([HEAPTAP, *map(str, arguments), "--socket", self.socket],
                                 capture_output=True, text=True, cwd=self.folder, env=environment(self.folder),
                                 timeout=PATIENCE_SECONDS, check=False)
-        assert (result.returncode, result.stderr) == (0, ""), f"heaptap {arguments}: {result.stderr}"
+        assert result.returncode == 0 and re.fullmatch(says, result.stderr), f"heaptap {arguments}: {result.stderr}"
         return result.stdout
 
     def processes(self):

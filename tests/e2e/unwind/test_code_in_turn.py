@@ -19,6 +19,8 @@ from stack_ends import counts_by_end
 pytestmark = pytest.mark.skipif(not notices_every_mapping(),
                                 reason="this kernel does not tell walks of changed mappings (before Linux 6.4)")
 ROUNDS = 200
+# A plugin may be gone before its build-id was read. Then nothing says that a file with its path is the same.
+MAY_LACK_NAMES = r"(heaptap: no function names from files that are missing here or have changed: \S+\n)?"
 
 
 def side_of(name):
@@ -72,7 +74,8 @@ def test_of_a_daemon(lab, start_daemon):
         return all(0.95 * blocks <= found.get(side, 0) <= blocks for side, blocks in both.items())
 
     for _ in range(2):
-        assert blocks_by_side(json.loads(daemon.client("report", "--json", pid))) == {**both, "deep": ROUNDS}
+        live = daemon.client("report", "--json", pid, says=MAY_LACK_NAMES)
+        assert blocks_by_side(json.loads(live)) == {**both, "deep": ROUNDS}
         assert blocks_by_side(report(lab, daemon.client("dump", pid).strip())) == {**both, "deep": ROUNDS}
         wait_known(daemon, pid)
         wait_until(history_has_both, "the history has both")
