@@ -390,6 +390,7 @@ enum heaptap_counter {
   HEAPTAP_COUNTER_RECORDS,         /* records entered so far */
   HEAPTAP_COUNTER_TALLIES,         /* entries of `tallies` */
   HEAPTAP_COUNTER_NEXT_COLLECTOR_ID, /* the collector's next process id, for the collector after it */
+  HEAPTAP_COUNTER_TABLES,            /* unwind tables loaded so far; the number of the latest one */
   HEAPTAP_COUNTERS,
 };
 

@@ -3,9 +3,13 @@
  * From an address of code to its unwind rule: a cache, and behind it the kernel's list of mappings and the tables of
  * the mapped files.
  *
- * The cache is direct-mapped and shared by all CPUs without a lock. The key of an entry is the pc, salted with the
- * process id and the number of changes of the process's mappings. So once a change is noticed (state_of_mappings),
- * older entries are not found again. An entry torn between two writers fails its check.
+ * The key of an entry of `rule_cache` is the pc, salted with the process id and the number of changes of the process's
+ * mappings. So once a change is noticed (state_of_mappings), older entries are not found again. Many programs map and
+ * unmap memory all the time. Then a walk looks for the mapping of each file that it passes (known_mapping), and finds
+ * the rules in `row_cache`, whose keys are the table and the offset in it: they stay true for ever.
+ *
+ * Both caches are direct-mapped and shared by all CPUs without a lock. An entry torn between two writers fails its
+ * check.
  *
  * With the rule comes a tag of the file, so that stacks in two files that have been mapped at the same address differ.
  */
@@ -25,8 +29,8 @@
 #define CACHE_BITS 17
 
 struct cached_rule {
-  __u64 check; /* salted pc, xor rule */
-  __u64 rule;  /* and the tag of the file */
+  __u64 check; /* the key, xor rule */
+  __u64 rule;  /* in rule_cache with the tag of the file */
 };
 
 struct {
@@ -36,10 +40,19 @@ struct {
   __type(value, struct cached_rule);
 } rule_cache SEC(".maps");
 
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, 1 << CACHE_BITS);
+  __type(key, __u32);
+  __type(value, struct cached_rule);
+} row_cache SEC(".maps");
+
 /* The mapping of an address. */
 struct place {
   __u64 pc;
-  __u64 offset; /* in the file */
+  __u64 begin;
+  __u64 bytes;
+  __u64 offset; /* of the pc in the file */
   struct heaptap_file_key file;
   __u32 is_code;
   __u32 has_file;
@@ -47,6 +60,8 @@ struct place {
 
 static long find_place(struct task_struct* task, struct vm_area_struct* mapping, struct place* place) {
   place->is_code = (mapping->vm_flags & VM_EXEC) != 0;
+  place->begin = mapping->vm_start;
+  place->bytes = mapping->vm_end - mapping->vm_start;
   __u64 offset = place->pc - mapping->vm_start;
   struct file* file = mapping->vm_file;
   if (file) {
@@ -83,6 +98,8 @@ __noinline __u32 search_rows(const struct heaptap_rows* node, __u32 pc) {
 #define RULE_LATE (1ULL << 32)
 /* The address lies in no executable mapping. */
 #define RULE_NO_CODE (2ULL << 32)
+/* The collector has not been asked for the table. */
+#define RULE_UNASKED (RULE_LATE | RULE_NO_CODE)
 /* There is no rule, for one of these reasons. */
 #define RULE_MISSING (RULE_LATE | RULE_NO_CODE)
 /* Above these bits: the tag of the file. */
@@ -111,18 +128,35 @@ static __noinline __u64 find_in_table(const struct heaptap_file* file, __u64 off
   return 0;
 }
 
-/* Asks the collector for the table of an unknown file. */
-static __noinline __u64 want_table(const struct scratch* scratch, const struct place* place) {
+/* The number of the known mapping of an address; KNOWN_MAPPINGS: there is none. */
+static __always_inline __u32 number_of_mapping(const struct scratch* scratch, __u64 pc) {
+  __u32 number = KNOWN_MAPPINGS;
+#pragma unroll
+  for (__u32 i = 0; i < KNOWN_MAPPINGS; i++)
+    if (pc - scratch->mappings[i].begin < scratch->mappings[i].bytes) number = i;
+  return number;
+}
+
+static __always_inline struct known_mapping* mapping_by_number(struct scratch* scratch, __u32 number) {
+#ifdef __bpf__
+  /* The verifier need not follow each number, but must see the bound. */
+  asm volatile("%0 &= %1" : "+r"(number) : "i"(KNOWN_MAPPINGS - 1));
+#endif
+  return &scratch->mappings[number];
+}
+
+/* Asks the collector for the table of an unknown file. REQUIRES: the mapping of the address is known. */
+static __noinline __u64 want_table(struct scratch* scratch, __u64 pc) {
+  const struct heaptap_file_key key = mapping_by_number(scratch, number_of_mapping(scratch, pc))->file;
   struct heaptap_file wanted = {.state = HEAPTAP_FILE_WANTED, .last_used = bpf_ktime_get_ns()};
-  long error = bpf_map_update_elem(&files, &place->file, &wanted, BPF_NOEXIST);
+  long error = bpf_map_update_elem(&files, &key, &wanted, BPF_NOEXIST);
   if (error == -EEXIST /* another program was faster */) return RULE_LATE;
   if (error) {
     count_loss(scratch->process_id, HEAPTAP_LOSS_FILES_FULL, 0);
     return 0;
   }
-  if (send_event_about(HEAPTAP_EVENT_TABLE_WANTED, scratch->tgid, scratch->process_id, place->pc, NULL, 0,
-                       &place->file))
-    bpf_map_delete_elem(&files, &place->file);
+  if (send_event_about(HEAPTAP_EVENT_TABLE_WANTED, scratch->tgid, scratch->process_id, pc, NULL, 0, &key))
+    bpf_map_delete_elem(&files, &key);
   return RULE_LATE;
 }
 
@@ -136,27 +170,81 @@ static long try_to_find_place(__u32 index, struct search* search) {
   return search->error != -EBUSY;
 }
 
-static __noinline __u64 find_rule_uncached(const struct scratch* scratch, __u64 pc) {
+/* Makes the mapping of an address a known one, in place of another. Returns 0, or one of RULE_MISSING. */
+static __noinline __u64 find_mapping(struct scratch* scratch, __u64 pc) {
+  if (number_of_mapping(scratch, pc) < KNOWN_MAPPINGS) return 0;
   struct search search = {.place = {.pc = pc}, .error = -1};
   bpf_loop(MAPPING_TRIES, try_to_find_place, &search, 0);
   const struct place* place = &search.place;
   if (search.error == -EBUSY) return RULE_LATE;
   if (search.error || !place->is_code) return RULE_NO_CODE;
-  if (!place->has_file) return 0;
-  struct heaptap_file* file = bpf_map_lookup_elem(&files, &place->file);
-  if (!file) return want_table(scratch, place);
+  struct known_mapping* const known = mapping_by_number(scratch, scratch->next_mapping++ % KNOWN_MAPPINGS);
+  known->begin = place->begin;
+  known->bytes = place->bytes;
+  known->to_offset = place->offset - pc;
+  known->tag = tag_of_place(place);
+  known->file = place->file;
+  known->has_file = place->has_file;
+  known->levels = 0;
+  return 0;
+}
+
+/* The key of a row in `row_cache`. Not 0, because no table has the number 0. */
+static __always_inline __u64 key_of_row(__u32 table, __u64 offset) { return (__u64)table << 32 | offset; }
+
+static __always_inline struct cached_rule* find_cached_row(__u64 key) {
+  const __u32 table = key >> 32;
+  __u32 index = (((__u32)key >> 2) + table * (__u32)(HASH_MULTIPLIER >> 32)) & ((1 << CACHE_BITS) - 1);
+  return bpf_map_lookup_elem(&row_cache, &index);
+}
+
+/* 0: it is not in the cache. */
+static __always_inline __u64 find_row(__u32 table, __u64 offset) {
+  const __u64 key = key_of_row(table, offset);
+  const struct cached_rule* cached = find_cached_row(key);
+  if (!cached || offset >= ~(__u32)0) return 0;
+  const __u64 rule = cached->rule;
+  return (cached->check ^ rule) == key ? rule : 0;
+}
+
+/* REQUIRES: the mapping of the address is known. */
+static __noinline __u64 find_rule_uncached(struct scratch* scratch, __u64 pc) {
+  struct known_mapping* const known = mapping_by_number(scratch, number_of_mapping(scratch, pc));
+  if (!known->has_file) return 0;
+  /* On the stack, where the verifier of 6.1 allows a key. */
+  const struct heaptap_file_key key = known->file;
+  struct heaptap_file* file = bpf_map_lookup_elem(&files, &key);
+  if (!file) return RULE_UNASKED;
   file->last_used = bpf_ktime_get_ns();
-  if (file->state == HEAPTAP_FILE_WITHOUT_TABLE) return tag_of_place(place);
+  if (file->state == HEAPTAP_FILE_WITHOUT_TABLE) return known->tag;
   if (file->state != HEAPTAP_FILE_LOADED) return RULE_LATE;
   /* While this searches, nodes may be deleted and their memory used again. But a file is OUTSIDE before its table is
    * unloaded, and no two tables ever have the same number: if the file is still LOADED with this number, so was its
    * table all the time. */
-  __u32 table = file->table;
-  __u64 rule = find_in_table(file, place->offset);
-  if (rule == 0 && scratch->rip_bits) rule = heaptap_unwind_start_rule(find_in_table(file, place->offset + 1));
-  file = bpf_map_lookup_elem(&files, &place->file);
-  if (!file || file->state != HEAPTAP_FILE_LOADED || file->table != table) return RULE_LATE;
-  return rule & RULE_MISSING ? rule : rule | tag_of_place(place);
+  const __u32 table = file->table;
+  const __u64 offset = pc + known->to_offset;
+  known->table = table;
+  known->base = file->base;
+  known->levels = file->levels;
+  __u64 row = find_row(table, offset - known->base);
+  if (row != 0) return row | known->tag;
+  row = find_in_table(file, offset);
+  __u64 rule = row;
+  if (rule == 0 && scratch->rip_bits) rule = heaptap_unwind_start_rule(find_in_table(file, offset + 1));
+  file = bpf_map_lookup_elem(&files, &key);
+  if (!file || file->state != HEAPTAP_FILE_LOADED || file->table != table) {
+    known->levels = 0;
+    return RULE_LATE;
+  }
+  if (rule & RULE_MISSING) return rule;
+  if (row != 0) {
+    const __u64 row_key = key_of_row(table, offset - known->base);
+    struct cached_rule* const cached = find_cached_row(row_key);
+    if (!cached) return 0; /* never */
+    cached->check = row_key ^ row;
+    cached->rule = row;
+  }
+  return rule | known->tag;
 }
 
 /* Indexed by low bits of the address, so that rules of near code are near. A call has at least two bytes. */
@@ -174,6 +262,25 @@ static __always_inline __u64 find_cached_rule(__u64 salt, __u64 pc) {
   return (cached->check ^ rule) == key ? rule : 0;
 }
 
+/* A rule that is not in `rule_cache`, if a known mapping leads to an entry of `row_cache`; it is in `rule_cache` then.
+ * With the tag of the file. 0: it does not. Global, so that the verifier looks at it once in each program. */
+__noinline __u64 find_known_rule(struct scratch* scratch, __u64 pc) {
+  if (!scratch) return 0; /* never */
+  const __u32 number = number_of_mapping(scratch, pc);
+  if (number >= KNOWN_MAPPINGS) return 0;
+  const struct known_mapping* const known = mapping_by_number(scratch, number);
+  if (known->levels == 0) return 0;
+  __u64 rule = find_row(known->table, pc + known->to_offset - known->base);
+  if (rule == 0) return 0;
+  rule |= known->tag;
+  const __u64 key = pc ^ scratch->salt;
+  struct cached_rule* const cached = find_cached(key);
+  if (!cached) return 0; /* never */
+  cached->check = key ^ rule;
+  cached->rule = rule;
+  return rule;
+}
+
 /* The rule with the tag of the file, or one of RULE_MISSING. */
 static __always_inline __u64 find_rule(struct scratch* scratch, __u64 pc) {
   __u64 key = pc ^ scratch->salt;
@@ -181,7 +288,9 @@ static __always_inline __u64 find_rule(struct scratch* scratch, __u64 pc) {
   if (!cached) return 0; /* never */
   __u64 rule = cached->rule;
   if ((cached->check ^ rule) == key) return rule;
-  rule = find_rule_uncached(scratch, pc);
+  rule = find_mapping(scratch, pc);
+  if (rule == 0) rule = find_rule_uncached(scratch, pc);
+  if (rule == RULE_UNASKED) rule = want_table(scratch, pc);
   if (!(rule & RULE_MISSING)) {
     cached->check = key ^ rule;
     cached->rule = rule;

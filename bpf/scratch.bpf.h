@@ -24,10 +24,29 @@
 /* The walk did more than read words of its first window. */
 #define WORDS_READ_LOST (1U << 16)
 
+/* A mapping of code that a walk has passed, and the table of its file. */
+struct known_mapping {
+  __u64 begin;
+  __u64 bytes;     /* 0: none */
+  __u64 to_offset; /* what an address lacks to the offset in its file */
+  __u64 tag;       /* of the file, for rules */
+  struct heaptap_file_key file;
+  __u32 has_file;
+  __u32 levels; /* of the table; 0: it was not loaded at the last look */
+  __u32 table;
+  __u32 reserved;
+  __u64 base; /* of the table */
+};
+
+/* Stacks lead through few files. */
+#define KNOWN_MAPPINGS 4
+
 struct scratch {
   __u64 claimed;
   __u64 process_id;
-  __u64 salt; /* of the rule cache, for this process and its mappings */
+  __u64 salt;                                    /* of the rule cache, for this process and its mappings */
+  struct known_mapping mappings[KNOWN_MAPPINGS]; /* as long as the salt stays */
+  __u64 next_mapping;                            /* the one to forget next, modulo their number */
   __u32 tgid;
   __u32 rip_bits; /* HEAPTAP_RIP_* of frame.rip */
   struct heaptap_unwind_frame frame;
@@ -62,6 +81,14 @@ static __always_inline struct scratch* claim_scratch(void) {
     if (buffer && __sync_val_compare_and_swap(&buffer->claimed, 0, 1) == 0) return buffer;
   }
   return NULL;
+}
+
+/* Begins to use the buffer for a process and a state of its mappings. */
+static __always_inline void set_salt(struct scratch* buffer, __u64 salt) {
+  if (buffer->salt == salt) return;
+  buffer->salt = salt;
+#pragma unroll
+  for (__u32 i = 0; i < KNOWN_MAPPINGS; i++) buffer->mappings[i].bytes = 0;
 }
 
 /* The time, at most one tick of the kernel too early. Reading the clock takes as long as a hash look-up. */

@@ -66,7 +66,7 @@ static __always_inline struct scratch* take_stack(struct pt_regs* context, struc
   if (is_here && would_read_the_same(scratch)) return scratch;
   scratch->process_id = process_id;
   scratch->tgid = tgid;
-  scratch->salt = salt;
+  set_salt(scratch, salt);
   scratch->hash = first_hash(process_id);
   walk_stack(context, process, scratch);
   __u64 unique = 0;

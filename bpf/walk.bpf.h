@@ -64,7 +64,9 @@ __noinline enum next_frame walk_simple_frames(struct scratch* scratch) {
   enum next_frame next = FRAME_OF_ANY_KIND;
   __u32 i;
   for (i = 0; i < FRAMES_AT_ONCE; i++) {
-    const __u64 found = find_cached_rule(salt, frame.rip - (rip_bits & HEAPTAP_RIP_RETURN));
+    const __u64 pc = frame.rip - (rip_bits & HEAPTAP_RIP_RETURN);
+    __u64 found = find_cached_rule(salt, pc);
+    if (found == 0) found = find_known_rule(scratch, pc);
     const __u32 rule = found;
     __u32 cfa_kind = heaptap_unwind_cfa_kind(rule);
     __u32 rbp_kind = heaptap_unwind_rbp_kind(rule);

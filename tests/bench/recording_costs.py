@@ -8,7 +8,8 @@ import harness
 from table import print_table
 
 ROUNDS = 7
-PAIRS = 100000
+PAIRS = "100000"
+PAIRS_BETWEEN_MAPPINGS = "20000"
 
 
 def recording(folder):
@@ -19,22 +20,24 @@ def recording(folder):
             [], {"LD_PRELOAD": "libjemalloc.so.2", "MALLOC_CONF": "prof:true,lg_prof_sample:0"}),
         "heaptap run --exact": ([harness.HEAPTAP, "run", "--exact", "--"], {}),
     }
-    frames = (2, 18)
-    times = {way: {count: [] for count in frames} for way in ways}
+    # Arguments of the program by column. A change of the mappings between two samples makes the rule cache useless.
+    columns = {"2 frames": ["2", PAIRS], "18 frames": ["18", PAIRS],
+               "30 frames, each after an mmap": ["30", PAIRS_BETWEEN_MAPPINGS, "mapping"]}
+    times = {way: {column: [] for column in columns} for way in ways}
     for _ in range(ROUNDS):
-        for count in frames:
+        for column, arguments in columns.items():
             for way, (before, env) in ways.items():
-                process = harness.Process([*before, harness.target("depth"), str(count), str(PAIRS)], folder, env=env)
+                process = harness.Process([*before, harness.target("depth"), *arguments], folder, env=env)
                 assert process.wait(120) == 0, process.stderr()
-                times[way][count].append(float(process.stdout()))
-    medians = {way: {count: statistics.median(times[way][count]) for count in frames} for way in ways}
+                times[way][column].append(float(process.stdout()))
+    medians = {way: {column: statistics.median(times[way][column]) for column in columns} for way in ways}
     jemalloc, ours = medians["jemalloc prof:true,lg_prof_sample:0"], medians["heaptap run --exact"]
-    ratios = {count: ours[count] / jemalloc[count] for count in frames}
-    rows = [(way, [f"{medians[way][count]:.0f} ({min(times[way][count]):.0f}..{max(times[way][count]):.0f})"
-                   for count in frames]) for way in ways]
-    rows.append(("heaptap / jemalloc", [f"{ratios[count]:.2f}" for count in frames]))
+    ratios = {column: ours[column] / jemalloc[column] for column in columns}
+    rows = [(way, [f"{medians[way][column]:.0f} ({min(times[way][column]):.0f}..{max(times[way][column]):.0f})"
+                   for column in columns]) for way in ways]
+    rows.append(("heaptap / jemalloc", [f"{ratios[column]:.2f}" for column in columns]))
     print_table("Every allocation recorded: ns per malloc+free pair, median of "
-                f"{ROUNDS} (smallest..largest)", [f"{count} frames" for count in frames], rows)
+                f"{ROUNDS} (smallest..largest)", list(columns), rows)
     return {"nanoseconds": medians, "all": times, "heaptap_to_jemalloc": ratios}
 
 

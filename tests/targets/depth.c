@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The benchmark of stacks: depth FRAMES COUNT makes COUNT malloc+free pairs of 64 bytes under FRAMES frames of its own
- * and prints the nanoseconds per pair. depth FRAMES COUNT backtrace walks the stack COUNT times instead, like jemalloc
+ * and prints the nanoseconds per pair; with a third argument `mapping`, it maps and unmaps a page before each pair,
+ * which counts too. depth FRAMES COUNT backtrace walks the stack COUNT times instead, like jemalloc
  * (prof_backtrace_impl in src/prof_sys.c), and prints the nanoseconds per walk and the number of frames found,
  * including its own.
  *
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unwind.h>
 
@@ -85,6 +87,20 @@ NOINLINE void pairs(struct work* work) {
   work->nanoseconds = (now() - begun) / (double)work->count;
 }
 
+static inline __attribute__((always_inline)) void change_mappings(void) {
+  munmap(mmap(NULL, 1, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 1);
+}
+
+NOINLINE void pairs_between_mappings(struct work* work) {
+  for (long i = 0; i < WARM_UP; i++) pair();
+  double begun = now();
+  for (long i = 0; i < work->count; i++) {
+    change_mappings();
+    pair();
+  }
+  work->nanoseconds = (now() - begun) / (double)work->count;
+}
+
 NOINLINE void backtraces(struct work* work) {
   for (long i = 0; i < WARM_UP; i++) work->found = backtrace();
   double begun = now();
@@ -117,12 +133,13 @@ ALL(STEP)
 
 int main(int argc, char** argv) {
   int walks = argc > 3 && strcmp(argv[3], "backtrace") == 0;
+  int maps = argc > 3 && strcmp(argv[3], "mapping") == 0;
   function* path[STEPS + 1] = {ALL(NAME)};
   struct work work = {.path = path, .count = argc > 2 ? atol(argv[2]) : 100000};
   /* Two of the frames are those of begin() and of the loop. */
   long steps = (argc > 1 ? atol(argv[1]) : 2) - 2;
   if (steps < 0 || steps > STEPS) return 2;
-  path[steps] = walks ? backtraces : pairs;
+  path[steps] = walks ? backtraces : maps ? pairs_between_mappings : pairs;
   begin(&work, path[0]);
   if (walks) {
     printf("%.1f %u\n", work.nanoseconds, work.found);

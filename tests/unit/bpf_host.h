@@ -104,6 +104,8 @@ enum heaptap_loss_reason host_insert_live(struct host_context* context, const st
 int host_remove_live(struct host_context* context, const struct heaptap_live_key* key);
 /* The rule at an address, beyond 32 bits if there is none. */
 __u64 host_find_rule(struct host_context* context, __u64 pc);
+/* Makes an entry of `scratch` forget the mappings that its walks have passed. */
+void host_forget_mappings(void* scratch);
 /* The rule that a loaded table has for an offset of its file. */
 __u64 host_find_in_table(const struct heaptap_file* file, __u64 offset);
 

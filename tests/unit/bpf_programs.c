@@ -15,10 +15,10 @@
   { &(map), #map, COUNT_OF(*(map).type), 0, 0, COUNT_OF(*(map).max_entries) }
 
 const struct host_map host_maps[] = {
-    MAP(processes),   MAP(counters),  MAP(stacks),   MAP(live),          MAP(tallies), MAP(losses),
-    MAP(unnoticed),   MAP(forgotten), MAP(files),    MAP(rows),          MAP(scratch), MAP(rule_cache),
-    RING(raw_stacks), RING(events),   MAP(settings), MAP(thread_stacks), MAP(names),   MAP(name_places),
-    MAP(records),     MAP(users),     MAP(owners),
+    MAP(processes),   MAP(counters),    MAP(stacks),  MAP(live),     MAP(tallies),       MAP(losses),
+    MAP(unnoticed),   MAP(forgotten),   MAP(files),   MAP(rows),     MAP(scratch),       MAP(rule_cache),
+    MAP(row_cache),   RING(raw_stacks), RING(events), MAP(settings), MAP(thread_stacks), MAP(names),
+    MAP(name_places), MAP(records),     MAP(users),   MAP(owners),
 };
 const __u32 host_map_count = COUNT_OF(host_maps);
 
@@ -64,10 +64,15 @@ __u64 host_find_rule(struct host_context* context, __u64 pc) {
   if (!scratch) return RULE_LATE;
   scratch->process_id = context->process->identity.id;
   scratch->tgid = context->tgid;
-  scratch->salt = make_salt(context->process, stack_seed);
+  set_salt(scratch, make_salt(context->process, stack_seed));
   __u64 rule = find_rule(scratch, pc);
   release_scratch(scratch);
   return rule & RULE_MISSING ? rule : (__u32)rule;
+}
+
+void host_forget_mappings(void* entry) {
+  struct scratch* scratch = entry;
+  __builtin_memset(scratch->mappings, 0, sizeof(scratch->mappings));
 }
 
 __u64 host_find_in_table(const struct heaptap_file* file, __u64 offset) { return find_in_table(file, offset); }

@@ -34,6 +34,7 @@ class MapsInMemory final : public bpf::UnwindMaps {
   size_t room = SIZE_MAX;           // nodes
   mutable size_t reads = 0;         // calls of ReadFile
 
+  uint32_t NewTable() override { return ++tables_; }
   absl::Status AddNodes(uint32_t table, uint32_t first, absl::Span<const heaptap_rows> added) override {
     if (added.size() > room) return absl::ResourceExhaustedError("no room");
     room -= added.size();
@@ -63,6 +64,7 @@ class MapsInMemory final : public bpf::UnwindMaps {
   void ReplaceStack(uint64_t, const heaptap_stack&) override {}
 
  private:
+  uint32_t tables_ = 0;
   std::map<heaptap_file_key, heaptap_file, bpf::FileKeyLess> files_ = {};
 };
 

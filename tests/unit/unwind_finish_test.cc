@@ -185,6 +185,7 @@ heaptap_stack FinishAt(Simulation& process, uint32_t cut) {
   process.kernel.before_lookup = [&](std::string_view map) {
     if (map != "rule_cache") return;
     process.kernel.map("rule_cache").Clear();
+    process.kernel.map("scratch").ForEach<char>([](char& entry) { host_forget_mappings(&entry); });
     if (looks++ == 2 * cut) process.kernel.busy = kMappingTries;
   };
   std::optional<heaptap_stack> kept = process.kernel.Sample(process.registers);

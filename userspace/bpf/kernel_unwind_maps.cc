@@ -140,6 +140,15 @@ std::vector<RawStack> KernelUnwindMaps::TakeRawStacks() {
   return std::exchange(taken_, {});
 }
 
+uint32_t KernelUnwindMaps::NewTable() {
+  const uint32_t which = HEAPTAP_COUNTER_TABLES;
+  uint64_t tables = 0;
+  LookUp(object_->maps.counters, which, tables);
+  tables++;
+  bpf_map__update_elem(object_->maps.counters, &which, sizeof(which), &tables, sizeof(tables), BPF_ANY);
+  return static_cast<uint32_t>(tables);
+}
+
 absl::Status KernelUnwindMaps::AddNodes(uint32_t table, uint32_t first, absl::Span<const heaptap_rows> nodes) {
   const std::vector<heaptap_rows_key> keys = NodeKeys(table, first, nodes.size());
   int error = 0;

@@ -41,6 +41,7 @@ class KernelUnwindMaps final : public UnwindMaps {
   // `invalidate_rules`: descriptor of this program.
   absl::Status Open(heaptap_bpf* object, int invalidate_rules);
 
+  uint32_t NewTable() override;
   absl::Status AddNodes(uint32_t table, uint32_t first, absl::Span<const heaptap_rows> nodes) override;
   void RemoveTable(uint32_t table, uint32_t nodes) override;
   absl::Status SetFile(const heaptap_file_key& key, const heaptap_file& file) override;

@@ -33,6 +33,8 @@ class UnwindMaps {
   UnwindMaps(const UnwindMaps&) = delete;
   UnwindMaps& operator=(const UnwindMaps&) = delete;
 
+  // A number that no table had before, also not those of earlier collectors.
+  virtual uint32_t NewTable() = 0;
   // Loads all these nodes of a table, or none on error, from `first` on. No table had this number before.
   // ResourceExhausted: no room.
   virtual absl::Status AddNodes(uint32_t table, uint32_t first, absl::Span<const heaptap_rows> nodes) = 0;

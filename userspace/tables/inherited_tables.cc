@@ -10,7 +10,6 @@ InheritedTables::InheritedTables(bpf::UnwindMaps& maps) : maps_(maps) {
   for (const auto& [number, nodes] : maps_.CountNodes()) {
     tables_[number].nodes = nodes;
     nodes_ += nodes;
-    next_number_ = number + 1;
   }
   for (const heaptap_file_key& key : maps_.FileKeys()) {
     const std::optional<heaptap_file> file = maps_.ReadFile(key);

@@ -31,8 +31,6 @@ class InheritedTables {
 
   // Nodes that the tables take in the kernel.
   uint64_t nodes() const { return nodes_; }
-  // The first number that no table had.
-  uint32_t next_number() const { return next_number_; }
 
  private:
   struct Table {
@@ -45,7 +43,6 @@ class InheritedTables {
   std::map<heaptap_file_key, uint32_t, bpf::FileKeyLess> files_;  // -> number of the table; 0: none
   std::map<uint32_t, Table> tables_;                              // by number
   uint64_t nodes_ = 0;
-  uint32_t next_number_ = 1;
 };
 
 }  // namespace heaptap::recording

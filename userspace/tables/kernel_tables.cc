@@ -34,10 +34,7 @@ uint64_t Nodes(const unwind::FileTable& table) { return unwind::CountNodes(table
 uint64_t KernelBytes(uint64_t rows) { return unwind::CountNodes(rows) * kNodeBytes; }
 
 KernelTables::KernelTables(bpf::UnwindMaps& maps, uint64_t budget)
-    : maps_(maps),
-      budget_nodes_(std::max<uint64_t>(budget / kNodeBytes, 1)),
-      inherited_(maps),
-      next_number_(inherited_.next_number()) {}
+    : maps_(maps), budget_nodes_(std::max<uint64_t>(budget / kNodeBytes, 1)), inherited_(maps) {}
 
 uint64_t KernelTables::budget_bytes() const { return budget_nodes_ * kNodeBytes; }
 uint64_t KernelTables::bytes() const { return (used_nodes_ + inherited_.nodes()) * kNodeBytes; }
@@ -101,7 +98,7 @@ bool KernelTables::IsLoaded(const SharedTable& table) const {
 void KernelTables::Load(const SharedTable& table, Use& use) {
   const uint64_t nodes = Nodes(*table);
   if (!MakeRoom(nodes, use.owner)) return;
-  const uint32_t number = next_number_++;
+  const uint32_t number = maps_.NewTable();
   const bool is_small = nodes <= kNodesAtOnce;
   if (is_small && !maps_.AddNodes(number, 0, unwind::MakeNodes(table->rows, 0, nodes)).ok()) return;
   use.number = number;

@@ -94,9 +94,8 @@ class KernelTables {
   bpf::UnwindMaps& maps_;
   const uint64_t budget_nodes_;
   InheritedTables inherited_;
-  base::Instant inherited_until_ = base::Instant::InfinitePast();  // set by the first call of Balance
-  uint64_t used_nodes_ = 0;                                        // without those of inherited_
-  uint32_t next_number_;
+  base::Instant inherited_until_ = base::Instant::InfinitePast();    // set by the first call of Balance
+  uint64_t used_nodes_ = 0;                                          // without those of inherited_
   std::map<heaptap_file_key, SharedTable, bpf::FileKeyLess> files_;  // without those that have no table
   std::map<SharedTable, Use> tables_;                                // of these files
   std::deque<SharedTable> loading_;                                  // of tables_, in pieces; the first one now

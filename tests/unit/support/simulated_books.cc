@@ -20,6 +20,7 @@ class SimulatedUnwindMaps final : public UnwindMaps {
  public:
   explicit SimulatedUnwindMaps(SimulatedKernel& kernel) : kernel_(kernel) {}
 
+  uint32_t NewTable() override { return ++tables_; }
   absl::Status AddNodes(uint32_t, uint32_t, absl::Span<const heaptap_rows>) override { return absl::OkStatus(); }
   void RemoveTable(uint32_t, uint32_t) override {}
   absl::Status SetFile(const heaptap_file_key&, const heaptap_file&) override { return absl::OkStatus(); }
@@ -40,6 +41,7 @@ class SimulatedUnwindMaps final : public UnwindMaps {
 
  private:
   SimulatedKernel& kernel_;
+  uint32_t tables_ = 0;
   base::FileDescriptor never_{eventfd(0, EFD_CLOEXEC)};
 };
 
