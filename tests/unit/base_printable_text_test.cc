@@ -14,6 +14,21 @@ TEST(PrintableText, KeepsText) {
   }
 }
 
+TEST(PrintableText, CutsBetweenCharacters) {
+  const std::string text = "a\u00e9\u20ac\U0001f600z";
+  EXPECT_EQ(CountCharacters(text), 5);
+  EXPECT_EQ(FirstCharacters(text, 0), "");
+  EXPECT_EQ(FirstCharacters(text, 3), "a\u00e9\u20ac");
+  EXPECT_EQ(FirstCharacters(text, 4), "a\u00e9\u20ac\U0001f600");
+  EXPECT_EQ(FirstCharacters(text, 5), text);
+  EXPECT_EQ(FirstCharacters(text, 6), text);
+  EXPECT_EQ(LastCharacters(text, 0), "");
+  EXPECT_EQ(LastCharacters(text, 2), "\U0001f600z");
+  EXPECT_EQ(LastCharacters(text, 6), text);
+  EXPECT_EQ(CountCharacters(""), 0);
+  EXPECT_EQ(LastCharacters("", 1), "");
+}
+
 TEST(PrintableText, EscapesControlCharacters) {
   EXPECT_EQ(Printable(std::string("a\0b\n\r\t\x1b[31m\x7f", 12)), "a\\000b\\012\\015\\011\\033[31m\\177");
   EXPECT_EQ(Printable("\u0080\u009f"), "\\302\\200\\302\\237");

@@ -372,6 +372,8 @@ TEST_F(ViewsTest, LinesFitTheTerminal) {
     EXPECT_LE(longest, std::max<size_t>(width, 80)) << text;
   }
   EXPECT_EQ(Fit("abcdefghijklmnopqrstuvwxyz", 21), "abcdefghi...rstuvwxyz");
+  EXPECT_EQ(Fit("\u00e4\u00f6\u00fc\u00c4\u00d6\u00dc", 6), "\u00e4\u00f6\u00fc\u00c4\u00d6\u00dc");
+  EXPECT_EQ(Fit("\u00e4\u00f6\u00fc\u00c4\u00d6\u00dc", 5), "\u00e4...\u00dc");
 }
 
 TEST_F(ViewsTest, JsonHasEverything) {
@@ -419,6 +421,14 @@ TEST_F(ViewsTest, FlameGraph) {
               HasSubstr("<title>main: 158.2K, 99.0%, 100 samples</title><rect x=\"10.0\" y=\"48.0\" width=\"1167.8\""));
   EXPECT_THAT(text, Not(HasSubstr("<script")));
   EXPECT_THAT(FlameSvg({.nodes = {{}}}, {.name = "empty"}, {}), HasSubstr("</svg>\n"));
+  Tree wide = tree;
+  for (report::Node& node : wide.nodes) {
+    node.name.clear();
+    while (node.name.size() < 1000) node.name += "\u20ac";
+  }
+  const std::string cut = FlameSvg(wide, {.name = "x"}, {});
+  EXPECT_THAT(cut, HasSubstr("\u20ac..</text>"));
+  EXPECT_EQ(base::Printable(absl::StrReplaceAll(cut, {{"\n", ""}})), absl::StrReplaceAll(cut, {{"\n", ""}})) << "UTF-8";
 }
 
 TEST_F(ViewsTest, CallGraph) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "userspace/base/printable_text.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -36,7 +37,25 @@ size_t PrintableLength(absl::string_view text) {
   return first >= 0xf1 && first <= 0xf3 ? 4 : 0;
 }
 
+bool BeginsCharacter(char byte) { return (static_cast<uint8_t>(byte) & 0xc0) != 0x80; }
+
 }  // namespace
+
+size_t CountCharacters(absl::string_view text) { return std::count_if(text.begin(), text.end(), BeginsCharacter); }
+
+absl::string_view FirstCharacters(absl::string_view text, size_t most) {
+  size_t characters = 0;
+  for (size_t i = 0; i < text.size(); i++) {
+    if (BeginsCharacter(text[i]) && characters++ == most) return text.substr(0, i);
+  }
+  return text;
+}
+
+absl::string_view LastCharacters(absl::string_view text, size_t most) {
+  const size_t all = CountCharacters(text);
+  if (all > most) text.remove_prefix(FirstCharacters(text, all - most).size());
+  return text;
+}
 
 void AppendPrintable(absl::string_view text, std::string& out) {
   while (!text.empty()) {

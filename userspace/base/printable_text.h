@@ -4,6 +4,7 @@
 #ifndef HEAPTAP_USERSPACE_BASE_PRINTABLE_TEXT_H_
 #define HEAPTAP_USERSPACE_BASE_PRINTABLE_TEXT_H_
 
+#include <cstddef>
 #include <set>
 #include <string>
 
@@ -17,6 +18,12 @@ void AppendPrintable(absl::string_view text, std::string& out);
 
 // The same as a new string.
 std::string Printable(absl::string_view text);
+
+// The number of characters of text in UTF-8, and the first or last characters of the text: at most so many, none of
+// them cut. Thread-safe.
+size_t CountCharacters(absl::string_view text);
+absl::string_view FirstCharacters(absl::string_view text, size_t most);
+absl::string_view LastCharacters(absl::string_view text, size_t most);
 
 // The first three of `texts`, printable, and how many more there are: "a, b, c and 5 more". Thread-safe.
 std::string SomeOf(const std::set<std::string>& texts);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "userspace/base/printable_text.h"
 #include "userspace/report/human.h"
 
 namespace heaptap::report {
@@ -40,11 +41,11 @@ std::string NoiseNote(bool has_noise) {
 size_t WidthAfter(size_t used, size_t width) { return width == 0 ? 0 : std::max(width, used + kNarrowest) - used; }
 
 std::string Fit(absl::string_view text, size_t width) {
-  if (width == 0 || text.size() <= width) return std::string(text);
+  if (width == 0 || base::CountCharacters(text) <= width) return std::string(text);
   const size_t kept = width - kEllipsis.size();
   // The end of a line, with the file and the line, says more than the middle.
   const size_t front = kept / 2;
-  return absl::StrCat(text.substr(0, front), kEllipsis, text.substr(text.size() - (kept - front)));
+  return absl::StrCat(base::FirstCharacters(text, front), kEllipsis, base::LastCharacters(text, kept - front));
 }
 
 }  // namespace heaptap::report

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "userspace/base/printable_text.h"
 #include "userspace/report/text.h"
 
 namespace heaptap::report {
@@ -41,12 +42,12 @@ std::string ColourOf(absl::string_view name) {
   return absl::StrFormat("hsl(%d,75%%,%d%%)", hue, lightness);
 }
 
-// Names are ASCII (base::Printable), so a byte is a letter.
+// The part of a name that fits into a box.
 std::string Label(absl::string_view name, double width) {
   const auto letters = static_cast<size_t>(std::max(0.0, width - 4) / kLetter);
   if (letters < kFewestLetters) return "";
-  if (name.size() <= letters) return std::string(name);
-  return absl::StrCat(name.substr(0, letters - 2), "..");
+  if (base::CountCharacters(name) <= letters) return std::string(name);
+  return absl::StrCat(base::FirstCharacters(name, letters - 2), "..");
 }
 
 class SvgWriter {

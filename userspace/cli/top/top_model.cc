@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "userspace/base/clock.h"
+#include "userspace/base/printable_text.h"
 #include "userspace/report/human.h"
 #include "userspace/report/text.h"
 
@@ -115,10 +116,7 @@ std::string TitleText(size_t sorted, bool is_reversed) {
   return text;
 }
 
-std::string Cut(std::string text, size_t width) {
-  if (text.size() > width) text.resize(width);
-  return text;
-}
+std::string Cut(absl::string_view text, size_t width) { return std::string(base::FirstCharacters(text, width)); }
 
 }  // namespace
 
@@ -354,11 +352,7 @@ std::vector<TopLine> TopModel::Lines(size_t width, size_t height, bool is_utf8) 
   if (lines.size() > height - 1) lines.resize(height - 1);
   while (lines.size() + 1 < height) lines.push_back({""});
   lines.push_back({Footer(), TopLine::Style::kMessage});
-  for (TopLine& line : lines) {
-    // Pictures fit already, and have more bytes than columns.
-    const bool is_ascii = std::ranges::all_of(line.text, [](char c) { return absl::ascii_isprint(c); });
-    if (is_ascii) line.text = Cut(std::move(line.text), width);
-  }
+  for (TopLine& line : lines) line.text = Cut(line.text, width);
   return lines;
 }
 
