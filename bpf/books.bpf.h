@@ -2,9 +2,9 @@
 /*
  * Double entry: a sample is counted in `tallies` when it enters `live`, and again when it leaves.
  *
- * An entry of `live` belongs to the program that changed its serial number by compare-and-swap: from an object's to
- * HEAPTAP_LIVE_NONE (the object is freed), or from that to HEAPTAP_LIVE_CLAIMED (a sweep deletes the entry, or the
- * program on the allocating thread fills it in).
+ * An entry of `live` belongs to the program that changed its serial number by compare-and-swap: from an object's number
+ * to HEAPTAP_LIVE_NONE (the object is freed), or from HEAPTAP_LIVE_NONE to HEAPTAP_LIVE_CLAIMED (a sweep deletes the
+ * entry, or the program on the allocating thread fills it in).
  *
  * A function that may lose a sample returns an enum heaptap_loss_reason; its caller counts the loss.
  */
@@ -30,7 +30,7 @@ static __always_inline void count_allocated(struct heaptap_count* count, __u64 s
   count->variance += heaptap_variance(size, weight);
 }
 
-/* Atomic: any thread may free, and any may allocate in a heap. The objects come last: where as many are freed as were
+/* Atomic: any thread may free, and any may allocate in a heap. The objects come last: when as many are freed as were
  * allocated, fold() takes the tally for finished and deletes it. */
 static __always_inline void count_shared(struct heaptap_count* count, __u64 size, __u64 weight) {
   add(&count->bytes, size);
@@ -47,8 +47,8 @@ static __always_inline void count_tallies(struct heaptap_process* process, __u64
   if (has_figures_of(process, process_id)) add(&process->figures.tallies, more);
 }
 
-/* The kernel refills its reserve of memory for new entries in an interrupt, and a sweep deletes an entry right after it
- * claimed it. So many tries last longer than both. */
+/* The kernel refills its reserve of memory for new entries in an interrupt, and a sweep deletes an entry right after
+ * claiming it. This many tries last longer than both. */
 #define PATIENT_TRIES 1000
 
 struct new_tally {
@@ -87,14 +87,15 @@ static __always_inline int is_serial(__u64 serial) {
 }
 
 /* Takes the object with this serial number out of the books and adds it to `removed`. Returns 0, or 1 if it is not in
- * `entry`, or another program was faster. `next`: what the entry becomes, HEAPTAP_LIVE_NONE or HEAPTAP_LIVE_CLAIMED.
- * `*tally`: that of the object, or null. REQUIRES: is_serial(serial). */
+ * `entry`, or another program was faster. `next`: the new serial number of the entry, HEAPTAP_LIVE_NONE or
+ * HEAPTAP_LIVE_CLAIMED. `*tally`: the tally of the object, or null. REQUIRES: is_serial(serial). */
 static __always_inline int remove_live(__u64 process_id, struct heaptap_live* entry, __u64 serial, __u64 next,
                                        struct removed* removed, struct heaptap_tally** tally) {
   *tally = NULL;
   /* Acquire: pairs with fill_in. */
   if (load_acquire(&entry->serial) != serial) return 1;
-  /* Read before the entry is released: then a sweep may delete the entry, and the map may reuse its memory at once. */
+  /* Read before the entry is released: afterwards a sweep may delete the entry, and the map may reuse its memory at
+   * once. */
   __u64 size = entry->size;
   __u64 weight = entry->weight;
   struct heaptap_tally_key key = {.process_id = process_id, .stack_id = entry->stack_id, .tid = entry->tid};
@@ -132,8 +133,8 @@ static long try_to_insert(__u32 index, struct new_entry* entry) {
   return entry->error != -EEXIST && entry->error != -ENOMEM;
 }
 
-/* Inserts again until a sweep has deleted the entry that is in the way, or the kernel has memory again. Returns 0, or a
- * negative errno. */
+/* Tries to insert until a sweep has deleted the entry that is in the way, or the kernel has memory again. Returns 0, or
+ * a negative errno. */
 __noinline long insert_patiently(const struct heaptap_live_key* key, const struct heaptap_live* object) {
   if (!key || !object) return -ENOMEM; /* never */
   struct new_entry entry = {.key = *key, .object = *object};
@@ -185,7 +186,7 @@ static __always_inline enum heaptap_loss_reason insert_live(struct heaptap_proce
       __sync_val_compare_and_swap(&entry->serial, HEAPTAP_LIVE_NONE, HEAPTAP_LIVE_CLAIMED) != HEAPTAP_LIVE_NONE) {
     long error = bpf_map_update_elem(&live, key, object, BPF_NOEXIST);
     if (error == -EEXIST || error == -ENOMEM) error = insert_patiently(key, object);
-    /* Also when the map is full: a sweep may find objects freed since the last one. */
+    /* Called even if the map is full: a sweep may find objects freed since the last one. */
     count_live_entries(tgid, key->process_id, error ? 0 : 1, 0);
     return error ? HEAPTAP_LOSS_LIVE_FULL : HEAPTAP_NO_LOSS;
   }

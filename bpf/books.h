@@ -36,17 +36,17 @@
 
 /* jemalloc records up to 128 frames, including its own. */
 #define HEAPTAP_MAX_FRAMES 127
-/* A deeper stack keeps so many innermost frames, then HEAPTAP_FRAMES_LEFT_OUT in place of an address, then the
+/* A deeper stack keeps this many innermost frames, then HEAPTAP_FRAMES_LEFT_OUT in place of an address, then the
  * outermost frames. */
 #define HEAPTAP_INNER_FRAMES 80
 #define HEAPTAP_FRAMES_LEFT_OUT 1
-/* A walk goes no further: a bound of its time. */
+/* A walk goes no further, which bounds its time. */
 #define HEAPTAP_MAX_WALK 1024
 
 #define HEAPTAP_COMM_LENGTH 16
 
-/* A named heap of a program (heaptap:heap_alloc) is a thread in the books: this bit, which no TID has, and the id of
- * its name. */
+/* A named heap of a program (heaptap:heap_alloc) is a thread in the books. Its TID is this bit, which no other TID has,
+ * and the id of its name. */
 #define HEAPTAP_HEAP_TID (1u << 31)
 #define HEAPTAP_HEAP_NAME_LENGTH 32 /* HEAPTAP_HEAP_NAME_BYTES */
 
@@ -76,11 +76,11 @@ enum heaptap_probe {
 #define HEAPTAP_PROCESS_RECORDS (1u << 3)
 /* The programs keep its figures (struct heaptap_figures), and its limits apply. */
 #define HEAPTAP_PROCESS_FIGURES (1u << 4)
-/* It is not recorded, because a rule of the collector says so. Its children are decided on anew. */
+/* It is not recorded, because a rule of the collector says so. Whether its children are recorded is decided anew. */
 #define HEAPTAP_PROCESS_IGNORED (1u << 5)
 /* A program entered it (HEAPTAP_EVENT_ENTER), not the collector. */
 #define HEAPTAP_PROCESS_ENTERED (1u << 6)
-/* In `unnoticed`: the books ended with a reset; the image goes on with others. */
+/* In `unnoticed`: the books ended with a reset; the image goes on with new books. */
 #define HEAPTAP_PROCESS_RESET (1u << 7)
 /* Its beginning was seen: it has fired heaptap:start since then, or a recorded process has forked it. */
 #define HEAPTAP_PROCESS_STARTED (1u << 8)
@@ -167,14 +167,14 @@ struct heaptap_process {
 /* Control groups to which a recording of every process may be restricted. */
 #define HEAPTAP_MAX_GROUPS 16
 
-/* What processes have that the collector did not enter. */
+/* The settings of processes that the collector did not enter. */
 struct heaptap_settings {
   /* 1: a process without books that fires a probe gets books with these flags, limits and triggers. */
   __u32 everyone;
   __u32 flags; /* HEAPTAP_PROCESS_* */
   struct heaptap_limits limits;
   struct heaptap_triggers triggers;
-  /* Written into its control block, where the program `take_control` is attached: */
+  /* Written into its control block if the program `take_control` is attached: */
   __u32 lg_sample;
   __u32 collector_pid; /* 0: nothing is written */
   /* Entries of `live` and `tallies` that processes with figures share. A process may have as many entries as are still
@@ -192,10 +192,11 @@ struct heaptap_settings {
  * A machine that compiles starts some 2,000 programs a second, and each takes a fork and an exec. */
 #define HEAPTAP_USER_IMAGES 4096
 #define HEAPTAP_USER_PROCESSES_PART 2
-/* The part of `names` that one user may have. */
+/* One user may have 1 / HEAPTAP_USER_NAMES_PART of `names`. */
 #define HEAPTAP_USER_NAMES_PART 4
 
-/* With a user's slot: the process id under which losses of processes are counted that the user could not begin. */
+/* This bit and a user's slot are the process id under which the images that the user could not begin are counted as
+ * lost. */
 #define HEAPTAP_LOSSES_OF_USER (1ULL << 63)
 
 /* User ids that begin with the same bits, in network order, as BPF_MAP_TYPE_LPM_TRIE wants them. */
@@ -225,7 +226,7 @@ enum heaptap_stack_end {
 struct heaptap_stack {
   __u32 count;
   __u32 end;  /* enum heaptap_stack_end */
-  __u64 time; /* when it was first kept, in nanoseconds: its code is that of the files that were mapped then; 0: that is
+  __u64 time; /* when it was first kept, in nanoseconds: its code is in the files that were mapped then; 0: this is
                  not certain */
   __u64 frames[HEAPTAP_MAX_FRAMES];
 };
@@ -239,14 +240,14 @@ struct heaptap_stack {
 
 struct heaptap_live_key {
   __u64 process_id;
-  __u64 address; /* exclusive or the tag of the heap */
+  __u64 address; /* XOR the tag of the heap */
 };
 
-/* When its object is freed, an entry stays without an object: the address is likely to be allocated again soon, and to
- * change an entry costs a third of deleting and inserting it. When the map fills up, entries without an object are
+/* When its object is freed, an entry stays without an object: the address is likely to be allocated again soon, and
+ * changing an entry costs a third of deleting and inserting it. When the map fills up, entries without an object are
  * swept.
  *
- * The free of an object has its serial number. So frees that the process hands over late, or twice, change nothing if
+ * A free names the serial number of its object. So frees that the process hands over late, or twice, change nothing if
  * the address has another object by now. */
 struct heaptap_live {
   __u64 serial; /* HEAPTAP_LIVE_NONE; HEAPTAP_LIVE_CLAIMED: no object either, about to be deleted or filled in */
@@ -276,7 +277,7 @@ struct heaptap_tally_key {
 static inline __u64 heaptap_variance(__u64 size, __u64 weight) {
   const __u32 half = HEAPTAP_VARIANCE_UNIT_BITS / 2;
   const __u64 whole_product = 1ULL << 32; /* below it, weight * weight has 64 bits */
-  const __u64 most = 1ULL << (32 + half); /* below it, the rounded product has */
+  const __u64 most = 1ULL << (32 + half); /* below it, the rounded product has 64 bits */
   if (weight <= size) return 0;
   if (weight < whole_product)
     return (weight * (weight - size) + (1ULL << HEAPTAP_VARIANCE_UNIT_BITS) - 1) >> HEAPTAP_VARIANCE_UNIT_BITS;
@@ -298,14 +299,15 @@ struct heaptap_tally {
 };
 
 /* Names of threads: the name that the program gave, else the comm when the thread ended; and names of heaps. When a
- * user has its share, the user's oldest name is dropped; when the map is full, the one that was unused for longest. */
+ * user has its share, the user's oldest name is dropped; when the map is full, the least recently used name. */
 struct heaptap_thread_key {
   __u64 process_id;
   __u32 tid;
   __u32 reserved;
 };
 
-/* Where the key of one of a user's names is kept, in turn: the last names of the user, up to its share. */
+/* A place for the key of one of a user's names. The places are used in turn, and hold the last names of the user, up to
+ * its share. */
 struct heaptap_name_place {
   __u32 user; /* its slot of `users` */
   __u32 number;
@@ -353,9 +355,9 @@ enum heaptap_loss_reason {
   /* The sample is not in the books: the process has used up its share of `live` or `tallies`. */
   HEAPTAP_LOSS_LIVE_SHARE,
   HEAPTAP_LOSS_TALLIES_SHARE,
-  /* The process was killed, and the kernel had thrown away its memory with the frees that its threads had not handed
-   * over: at most HEAPTAP_SLOT_FREES of each thread. They count as live. Before Linux 6.10 also: it has called exec,
-   * and had ever held a free back. */
+  /* The process was killed, and the kernel had discarded its memory with the frees that its threads had not handed
+   * over: at most HEAPTAP_SLOT_FREES of each thread. They count as live. Before Linux 6.10 also: the process has called
+   * exec, and had held a free back at any time before. */
   HEAPTAP_LOSS_FREES_UNREAD,
   /* The process began before its recording. The collector counts this, with the bytes that the allocator held then. */
   HEAPTAP_LOSS_BEGINNING,
@@ -389,7 +391,7 @@ enum heaptap_counter {
   HEAPTAP_COUNTER_RAW_STACKS,      /* raw stacks sent so far; makes their ids unique */
   HEAPTAP_COUNTER_RECORDS,         /* records entered so far */
   HEAPTAP_COUNTER_TALLIES,         /* entries of `tallies` */
-  HEAPTAP_COUNTER_NEXT_COLLECTOR_ID, /* the collector's next process id, for the collector after it */
+  HEAPTAP_COUNTER_NEXT_COLLECTOR_ID, /* the collector's next process id, for the next collector */
   HEAPTAP_COUNTER_TABLES,            /* unwind tables loaded so far; the number of the latest one */
   HEAPTAP_COUNTERS,
 };

@@ -6,12 +6,12 @@
  * The key of an entry of `rule_cache` is the pc, salted with the process id and the number of changes of the process's
  * mappings. So once a change is noticed (state_of_mappings), older entries are not found again. Many programs map and
  * unmap memory all the time. Then a walk looks for the mapping of each file that it passes (known_mapping), and finds
- * the rules in `row_cache`, whose keys are the table and the offset in it: they stay true for ever.
+ * the rules in `row_cache`, whose keys are the table and the offset in it: its entries stay valid for ever.
  *
  * Both caches are direct-mapped and shared by all CPUs without a lock. An entry torn between two writers fails its
  * check.
  *
- * With the rule comes a tag of the file, so that stacks in two files that have been mapped at the same address differ.
+ * A rule comes with a tag of the file, so that stacks in two files that have been mapped at the same address differ.
  */
 #ifndef HEAPTAP_CODE_BPF_H_
 #define HEAPTAP_CODE_BPF_H_
@@ -87,14 +87,14 @@ __noinline __u32 search_rows(const struct heaptap_rows* node, __u32 pc) {
     __u32 next = found + step;
     if (next < HEAPTAP_ROWS_PER_NODE && node->rows[next].pc <= pc) found = next;
 #ifdef __bpf__
-    /* Changes nothing. The verifier no longer knows the number, or it would check the rest once for each. */
+    /* Changes nothing, but hides the number from the verifier, which would otherwise check the rest once for each. */
     asm volatile("%0 ^= %1\n%0 ^= %1" : "+r"(found) : "r"(pc));
 #endif
   }
   return found < HEAPTAP_ROWS_PER_NODE ? node->rows[found].rule : 0;
 }
 
-/* Beyond the 32 bits of a rule: the table is not loaded. */
+/* A bit beyond the 32 bits of a rule: the table is not loaded. */
 #define RULE_LATE (1ULL << 32)
 /* The address lies in no executable mapping. */
 #define RULE_NO_CODE (2ULL << 32)
@@ -105,7 +105,7 @@ __noinline __u32 search_rows(const struct heaptap_rows* node, __u32 pc) {
 /* Above these bits: the tag of the file. */
 #define RULE_TAG_SHIFT 40
 
-/* Stands for the file and where it is mapped. 0: no file. */
+/* A tag that stands for the file and where it is mapped. 0: no file. */
 static __always_inline __u64 tag_of_place(const struct place* place) {
   if (!place->has_file) return 0;
   __u64 hash = (place->file.inode ^ (__u64)place->file.device << 32) * HASH_MULTIPLIER ^ place->file.generation;
@@ -198,7 +198,7 @@ static __always_inline struct cached_rule* find_cached_row(__u64 key) {
   return bpf_map_lookup_elem(&row_cache, &index);
 }
 
-/* 0: it is not in the cache. */
+/* The rule of a row. 0: the row is not in the cache. */
 static __always_inline __u64 find_row(__u32 table, __u64 offset) {
   const __u64 key = key_of_row(table, offset);
   const struct cached_rule* cached = find_cached_row(key);
@@ -211,7 +211,7 @@ static __always_inline __u64 find_row(__u32 table, __u64 offset) {
 static __noinline __u64 find_rule_uncached(struct scratch* scratch, __u64 pc) {
   struct known_mapping* const known = mapping_by_number(scratch, number_of_mapping(scratch, pc));
   if (!known->has_file) return 0;
-  /* On the stack, where the verifier of 6.1 allows a key. */
+  /* The key is on the stack, where the verifier of 6.1 allows it. */
   const struct heaptap_file_key key = known->file;
   struct heaptap_file* file = bpf_map_lookup_elem(&files, &key);
   if (!file) return RULE_UNASKED;
@@ -219,8 +219,8 @@ static __noinline __u64 find_rule_uncached(struct scratch* scratch, __u64 pc) {
   if (file->state == HEAPTAP_FILE_WITHOUT_TABLE) return known->tag;
   if (file->state != HEAPTAP_FILE_LOADED) return RULE_LATE;
   /* While this searches, nodes may be deleted and their memory used again. But a file is OUTSIDE before its table is
-   * unloaded, and no two tables ever have the same number: if the file is still LOADED with this number, so was its
-   * table all the time. */
+   * unloaded, and no two tables ever have the same number: if the file is still LOADED with this number, its table was
+   * loaded all the time. */
   const __u32 table = file->table;
   const __u64 offset = pc + known->to_offset;
   known->table = table;
@@ -262,8 +262,9 @@ static __always_inline __u64 find_cached_rule(__u64 salt, __u64 pc) {
   return (cached->check ^ rule) == key ? rule : 0;
 }
 
-/* A rule that is not in `rule_cache`, if a known mapping leads to an entry of `row_cache`; it is in `rule_cache` then.
- * With the tag of the file. 0: it does not. Global, so that the verifier looks at it once in each program. */
+/* Finds a rule that is not in `rule_cache`, if a known mapping leads to an entry of `row_cache`, and enters it in
+ * `rule_cache`. Returns the rule with the tag of the file; 0: no known mapping leads to one. Global, so that the
+ * verifier looks at it once in each program. */
 __noinline __u64 find_known_rule(struct scratch* scratch, __u64 pc) {
   if (!scratch) return 0; /* never */
   const __u32 number = number_of_mapping(scratch, pc);
@@ -298,7 +299,7 @@ static __always_inline __u64 find_rule(struct scratch* scratch, __u64 pc) {
   return rule;
 }
 
-/* Whether the kernel tells of each change of the mappings: since Linux 6.4. */
+/* Whether the kernel reports each change of the mappings: since Linux 6.4. */
 static __always_inline int tells_mappings(void) {
   const struct mm_struct___seqcount* with_seqcount = NULL;
   const struct mm_struct___int* with_int = NULL;
@@ -333,7 +334,7 @@ static __always_inline __u64 make_salt(struct heaptap_process* process, __u64 se
   salt ^= salt >> 32;
   salt = (salt ^ process->mappings) * HASH_MULTIPLIER;
   salt ^= salt >> 32;
-  return salt * HASH_MULTIPLIER | 1ULL << 63; /* not an address: no key is that of an empty entry */
+  return salt * HASH_MULTIPLIER | 1ULL << 63; /* no address has this bit, so no key is 0, the key of an empty entry */
 }
 
 #endif /* HEAPTAP_CODE_BPF_H_ */

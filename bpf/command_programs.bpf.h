@@ -100,8 +100,8 @@ static __always_inline void add_count(struct heaptap_count* sum, const struct he
   add(&sum->variance, more->variance);
 }
 
-/* Adds the tally of a thread that has ended to the tally of thread 0 on the same stack. When no sample of the tally
- * lives, only its own thread changes it. A new thread with the same TID would change it too, so the program refuses if
+/* Adds the tally of a thread that has ended to the tally of thread 0 on the same stack. When no sample of the tally is
+ * live, only its own thread changes it. A new thread with the same TID would change it too, so the program refuses if
  * the process has begun a thread since the collector saw that this one had ended.
  *   run       when `tallies` fills up, for each tally of a thread that has ended
  *   reads     `tallies`, `processes`
@@ -150,7 +150,7 @@ int tallies_deleted(struct heaptap_tallies_deleted* argument) {
  *   reads     its argument, the frees in the collector's memory; `processes`
  *   changes   `live`, `tallies`; figures of the process
  *   if full   nothing is entered
- *   cost      that of probe_free */
+ *   cost      the same as probe_free */
 SEC("syscall")
 int take_frees(struct heaptap_take_frees* argument) {
   struct heaptap_process* process = find_process(argument->tgid);
@@ -175,7 +175,7 @@ static long sweep_entry(void* map, const struct heaptap_live_key* key, struct he
   return 0;
 }
 
-/* Deletes entries of `live` without an object, and those of processes whose books are deleted.
+/* Deletes entries of `live` without an object, and all entries of processes whose books are deleted.
  *   run       at HEAPTAP_EVENT_LIVE_FILLING, and after books were deleted
  *   reads     `forgotten`
  *   changes   `live` and the counter of its entries

@@ -16,7 +16,7 @@ struct heaptap_invalidate_rules {
   __u32 reserved;
 };
 
-/* Argument of the program `configure`: what a process shall have from now on. */
+/* Argument of the program `configure`: the settings of a process from now on. */
 struct heaptap_configure {
   __u64 process_id; /* nothing happens if the process has another by now */
   __u32 tgid;
@@ -38,16 +38,16 @@ struct heaptap_tallies_deleted {
   __u64 tallies; /* entries that the collector has deleted */
 };
 
-/* Argument of the program `fold`: the tally of a thread that has ended, none of whose samples lives. */
+/* Argument of the program `fold`: the tally of a thread that has ended, none of whose samples is live. */
 struct heaptap_fold {
   struct heaptap_tally_key key;
   __u32 tgid;          /* of the process; 0: it has ended */
-  __u32 done;          /* its answer: 1; 0 if a sample may live, or the thread */
+  __u32 done;          /* its answer: 1; 0 if a sample or the thread may be live */
   __u32 threads_begun; /* heaptap_process.threads_begun, read before the collector saw that the thread had ended */
   __u32 reserved;
 };
 
-/* Argument of the program `take_frees`: frees that a process holds back, as it says. */
+/* Argument of the program `take_frees`: frees that a process says it holds back. */
 struct heaptap_take_frees {
   __u64 process_id; /* nothing happens if the process has another by now */
   __u32 tgid;

@@ -26,7 +26,7 @@ static __always_inline void write_control(__u64 control) {
   if (!defaults || !defaults->everyone || defaults->collector_pid == 0 || !is_in_groups(defaults)) return;
   struct heaptap_control block;
   if (bpf_probe_read_user(&block, sizeof(block), (const void*)control)) return;
-  /* The PID is there already: another collector's, or copied by a fork. */
+  /* A PID is there already: another collector's, or one that a fork has copied. */
   if (!is_control_block(&block) || block.collector_pid != 0) return;
   write_word(control, offsetof(struct heaptap_control, collector_lg_sample), defaults->lg_sample);
   write_word(control, offsetof(struct heaptap_control, collector_follows), 1);

@@ -11,7 +11,7 @@
 
 #include "bpf/books.h"
 
-#define HEAPTAP_OUTER_BEGIN (HEAPTAP_INNER_FRAMES + 1) /* behind HEAPTAP_FRAMES_LEFT_OUT */
+#define HEAPTAP_OUTER_BEGIN (HEAPTAP_INNER_FRAMES + 1) /* after HEAPTAP_FRAMES_LEFT_OUT */
 #define HEAPTAP_OUTER_FRAMES (HEAPTAP_MAX_FRAMES - HEAPTAP_OUTER_BEGIN)
 
 /* Redundant; the verifier of 6.1 has lost the bound. */
@@ -22,7 +22,7 @@ static inline __u32 heaptap_bounded_place(__u64 place) {
   return (__u32)place;
 }
 
-/* The index in the ring of a frame from HEAPTAP_OUTER_BEGIN on. */
+/* The index in heaptap_stack.frames of a frame in the ring. REQUIRES: number >= HEAPTAP_OUTER_BEGIN. */
 static inline __u32 heaptap_ring_place(__u32 number) {
   return heaptap_bounded_place(HEAPTAP_OUTER_BEGIN + (number - HEAPTAP_OUTER_BEGIN) % HEAPTAP_OUTER_FRAMES);
 }
@@ -32,8 +32,8 @@ static inline __u32 heaptap_frame_place(__u32 number) {
   return number < HEAPTAP_MAX_FRAMES ? heaptap_bounded_place(number) : heaptap_ring_place(number);
 }
 
-/* Ends a walk that has found stack->count frames, more of them perhaps than are kept. The last one is no frame if
- * `without_last`. `space`: HEAPTAP_OUTER_FRAMES words. */
+/* Ends a walk that has found stack->count frames, perhaps more than are kept. If `without_last`, the last one is not a
+ * frame. `space`: HEAPTAP_OUTER_FRAMES words. */
 static inline void heaptap_stack_close(struct heaptap_stack* stack, __u32 without_last, __u64* space) {
   const __u32 count = stack->count;
   __u32 i;
@@ -47,7 +47,8 @@ static inline void heaptap_stack_close(struct heaptap_stack* stack, __u32 withou
   stack->count = HEAPTAP_MAX_FRAMES - without_last;
 }
 
-/* Goes on with a stack that was closed with its last frame. REQUIRES: stack->count <= HEAPTAP_MAX_FRAMES. */
+/* Reopens a stack that was closed with its last frame, so that the walk can go on. REQUIRES: stack->count <=
+ * HEAPTAP_MAX_FRAMES. */
 static inline void heaptap_stack_reopen(struct heaptap_stack* stack) {
   if (stack->count < HEAPTAP_MAX_FRAMES || stack->frames[HEAPTAP_INNER_FRAMES] != HEAPTAP_FRAMES_LEFT_OUT) return;
   /* Any number above HEAPTAP_MAX_FRAMES for which the ring begins at its first place. */

@@ -31,8 +31,8 @@ enum heaptap_event_kind {
 struct heaptap_event {
   __u32 kind; /* enum heaptap_event_kind */
   __u32 tgid;
-  /* HEAPTAP_NO_PROCESS: no books: DUMP of a process that is not recorded, EXIT of one that shared its parent's, EXEC of
-   * one that has left the control groups of the recording. */
+  /* HEAPTAP_NO_PROCESS if there are no books: DUMP of a process that is not recorded, EXIT of a process that shared its
+   * parent's books or was ignored, EXEC of a process that gets no more books. */
   __u64 process_id;
   __u64 time;
   __u64 argument;

@@ -2,8 +2,8 @@
 /*
  * Figures of a process (struct heaptap_figures), its shares of the maps, and the events that its figures trigger.
  *
- * Several threads change the figures at once, each with atomic adds. A program that met a reset may leave a figure one
- * sample off or below 0 for a moment, so figures are compared as signed numbers.
+ * Several threads change the figures at once, each with atomic adds. A program that runs during a reset may leave a
+ * figure one sample off, or below 0 for a moment, so figures are compared as signed numbers.
  */
 #ifndef HEAPTAP_FIGURES_BPF_H_
 #define HEAPTAP_FIGURES_BPF_H_
@@ -15,7 +15,7 @@ static __always_inline int has_figures(const struct heaptap_process* process) {
   return (process->flags & HEAPTAP_PROCESS_FIGURES) != 0;
 }
 
-/* Whether the figures are those of `process_id`: a reset may have begun new ones since the program read the id. */
+/* Whether the figures belong to `process_id`: a reset may have begun new ones since the program read the id. */
 static __always_inline int has_figures_of(const struct heaptap_process* process, __u64 process_id) {
   return has_figures(process) && *(const volatile __u64*)&process->identity.id == process_id;
 }
@@ -36,14 +36,14 @@ static __always_inline enum share_state share_exhausted(const struct heaptap_pro
   return room != 0 && taken && (__s64)(own + *taken) >= (__s64)room ? SHARE_ROOM : SHARE_LEFT;
 }
 
-/* What a program has taken out of the books, before it counts in the figures. */
+/* What a program has taken out of the books and not yet counted in the figures. */
 struct removed {
   __u64 objects;
   __u64 weight;
 };
 
-/* Changes nothing. The verifier no longer knows the numbers, or it would check the rest of the program once for each.
- * `unknown`: a number that the verifier does not know. */
+/* Changes nothing, but hides the numbers from the verifier, which would otherwise check the rest of the program once
+ * for each. `unknown`: a number that the verifier does not know. */
 static __always_inline void hide_from_verifier(struct removed* removed, __u64 unknown) {
 #ifdef __bpf__
   asm volatile("%0 ^= %2\n%0 ^= %2\n%1 ^= %2\n%1 ^= %2\n"
@@ -71,7 +71,7 @@ static __always_inline void count_figures(struct heaptap_process* process, __u32
   __u64 change = weight - removed->weight;
   __u64 live_weight = __sync_fetch_and_add(&figures->live_weight, change) + change;
   __u64 mark = marks->high_water_at;
-  /* Below 0 for a moment, when a free met a reset. */
+  /* It is below 0 for a moment when a free runs during a reset. */
   if ((__s64)live_weight < 0) live_weight = 0;
   /* When two threads write at once, the smaller value may win; the next sample corrects it. */
   __u64 peak = figures->peak_weight;

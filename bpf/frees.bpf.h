@@ -12,8 +12,8 @@
 #include "bpf/kernel.h"
 #include "bpf/maps.bpf.h"
 
-/* Not found: sampled before the recording or a fork, taken already, or a loss that was counted at the allocation. A
- * free that is taken again does not count again. */
+/* An object is not found if it was sampled before the recording or a fork, if its free was taken already, or if it is a
+ * loss that was counted at the allocation. A free that is taken again does not count again. */
 static __always_inline void take_free(__u64 process_id, const struct heaptap_free* freed, struct removed* removed) {
   struct heaptap_live_key key = {.process_id = process_id, .address = freed->address};
   struct heaptap_live* entry = bpf_map_lookup_elem(&live, &key);
@@ -23,9 +23,9 @@ static __always_inline void take_free(__u64 process_id, const struct heaptap_fre
   hide_from_verifier(removed, freed->address);
 }
 
-/* The same for a free that comes with a sample of the same thread, at `address` and with a stack. If both are at the
- * same address, as is common where every allocation is a sample, the entry is claimed for the sample; if both have the
- * same stack, the sample may use the tally. `freed`, `serial`: of the free. */
+/* Like take_free, for a free that comes with a sample of the same thread, at `address` and with a stack. If both are at
+ * the same address, as is common where every allocation is a sample, the entry is claimed for the sample; if both have
+ * the same stack, the sample may use the tally. `freed`, `serial`: the address and the serial number of the free. */
 static __always_inline void take_first_free(__u64 process_id, __u64 freed, __u64 serial, __u64 address, __u64 stack_id,
                                             __u32 tid, struct removed* removed, struct reuse* reuse) {
   struct heaptap_live_key key = {.process_id = process_id, .address = freed};
@@ -68,8 +68,8 @@ __noinline int take_frees_of(__u64 process_id, __u64 begin, __u64 count, struct 
   return 0;
 }
 
-/* Notes where the process keeps the frees of its threads, from the address of one thread's, and their place among those
- * of the others. Returns their number. */
+/* Notes where the process keeps the frees of its threads, from the address and the slot of one thread's frees. Returns
+ * the number of that thread's frees. */
 static __always_inline __u64 note_frees(struct heaptap_process* process, __u64 begin, __u64 where) {
   __u64 slot = where >> 32;
   __u64 pending = slot == 0 ? 0
@@ -92,7 +92,7 @@ static long take_slot(__u32 index, struct frees* frees) {
   return 0;
 }
 
-/* Takes all that the calling process holds back. Returns 0, or an error if its memory cannot be read. */
+/* Takes all frees that the calling process holds back. Returns 0, or an error if its memory cannot be read. */
 static __noinline int take_all_frees(struct heaptap_process* process) {
   if (!process) return -1; /* never */
   __u64 pending = process->pending;

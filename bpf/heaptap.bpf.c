@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
 /*
- * The programs: those for samples stand here, the others in the *_programs.bpf.h.
+ * The programs: programs on samples are here, all others in the *_programs.bpf.h.
  *
  * A probe's arguments lie in the SysV argument registers (allocator/include/heaptap/contract.h), so the programs read
  * them from there. What a process says is trusted for its own books only.
@@ -45,7 +45,7 @@ struct sample {
   __u64 time;
   __u64 serial;
   int is_numbered; /* the process gave the serial number */
-  __u64 heap;      /* the number of its heap; 0: it is of no heap */
+  __u64 heap;      /* the number of its heap; 0: it belongs to no heap */
 };
 
 /* `removed`, `reuse`: what the program has removed from the same books. Returns 0, or 1 if the sample is not in the
@@ -84,7 +84,7 @@ static __always_inline int record_sample(const struct sample* sample, struct rem
     }
     if (loss != HEAPTAP_NO_LOSS && object.record) drop_record(object.record, &key);
   }
-  /* One loss at most: a sample that is not in the books misses no stack there. */
+  /* At most one loss is counted: a sample that is not in the books cannot miss its stack there. */
   if (loss != HEAPTAP_NO_LOSS || !found.tally) {
     count_loss(key.process_id, loss, object.weight);
     return 1;
@@ -114,7 +114,7 @@ __noinline __u64 samples_to_time(const struct heaptap_process* process) {
   return samples % SAMPLES_PER_TIMED == 0 ? SAMPLES_PER_TIMED : 0;
 }
 
-/* Counts a probe of `probes`, and its time since `begin` for `timed` probes. */
+/* Counts a probe in `probes`, and its time since `begin` for `timed` probes. */
 static __always_inline void count_costs(struct heaptap_process* process, __u64* probes, __u64 timed, __u64 begin) {
   if (!has_figures(process)) return;
   add(probes, 1);
@@ -122,7 +122,7 @@ static __always_inline void count_costs(struct heaptap_process* process, __u64* 
 }
 
 /* A sampled allocation. At HEAPTAP_PROBE_SAMPLE_SITE the process has numbered it, and its thread passes on the frees
- * that it has held back. At other sites the time is its number.
+ * that it has held back. At other sites the time is its serial number.
  *   attached  otel_memory:alloc(address, size, weight, serial, frees, where, first), in a file with heaptap:frees;
  *             otel_memory:alloc(address, size, weight) of other allocators;
  *             heaptap:heap_alloc(address, size, weight, heap, name)
@@ -182,13 +182,14 @@ int probe_sample(struct pt_regs* context) {
   return 0;
 }
 
-/* `serial`: of the object; 0: of any. */
+/* `serial`: the serial number of the object; 0: any object. */
 static __always_inline void record_free(struct pt_regs* context, struct heaptap_process* process, __u64 pid_tgid,
                                         __u64 address, __u64 serial) {
   __u32 tgid = pid_tgid >> 32;
   struct heaptap_live_key key = {.process_id = process->identity.id, .address = address};
   struct heaptap_live* entry = bpf_map_lookup_elem(&live, &key);
-  /* Not found: sampled before the recording or a fork, or a loss that was counted at the allocation. */
+  /* An object is not found if it was sampled before the recording or a fork, or if it is a loss that was counted at the
+   * allocation. */
   if (!entry) return;
   __u32 record = entry->record;
   if (!serial) serial = entry->serial;
@@ -207,7 +208,7 @@ static __always_inline void record_free(struct pt_regs* context, struct heaptap_
   end_record(record, &key, tally_key.stack_id, tally_key.tid);
 }
 
-/* Frees of sampled blocks: at HEAPTAP_PROBE_FREES_SITE those that a thread has held back, at other sites one.
+/* Frees of sampled blocks: at HEAPTAP_PROBE_FREES_SITE the frees that a thread has held back, at other sites one free.
  *   attached  heaptap:frees(frees, where); otel_memory:free(address) of other allocators;
  *             heaptap:heap_free(address, heap)
  *   reads     the registers and the frees; the cookie of the site
@@ -245,7 +246,7 @@ int probe_free(struct pt_regs* context) {
   return 0;
 }
 
-/* Every probe site of a file, by one link: removing one link takes the kernel one grace period.
+/* Serves every probe site of a file by one link, because removing a link takes the kernel a grace period.
  *   attached  all sites of a file, where the kernel has links to many sites (Linux 6.6)
  *   reads     the cookie of the site (enum heaptap_probe); `programs`
  *   changes   what the called program changes
@@ -254,7 +255,7 @@ int probe_free(struct pt_regs* context) {
 SEC("uprobe")
 int probe_any(struct pt_regs* context) {
   const __u32 site = bpf_get_attach_cookie(context);
-  /* A jump to a known program is direct; another one passes a retpoline, which takes some twenty nanoseconds. */
+  /* A jump to a known program is direct; any other jump passes a retpoline, which takes some twenty nanoseconds. */
   if (site == HEAPTAP_PROBE_SAMPLE_SITE) bpf_tail_call_static(context, &programs, HEAPTAP_PROBE_SAMPLE_SITE);
   bpf_tail_call(context, &programs, site);
   return 0;

@@ -4,8 +4,9 @@
  *
  * Only the names and kinds of fields matter here, not their offsets: libbpf finds each field in the types of the kernel
  * that loads the object (CO-RE). So one object serves every supported kernel, and a build does not depend on the kernel
- * it runs on. A field whose type differs between kernels has one more structure for each type, named NAME___FLAVOUR;
- * libbpf ignores the flavour when it looks for the structure, and bpf_core_field_exists() tells which type applies.
+ * it runs on. A field whose type differs between kernels has an additional structure for each type, named
+ * NAME___FLAVOUR; libbpf ignores the flavour when it looks for the structure, and bpf_core_field_exists() tells which
+ * type applies.
  *
  * Constants and the types of eBPF itself come from the kernel's user-space interface (<linux/bpf.h>), which stays
  * compatible.
@@ -58,7 +59,8 @@ typedef struct seqcount {
   unsigned sequence;
 } seqcount_t;
 
-/* mm_lock_seq counts write locks of the list of mappings, so every change of it. Kernels before 6.4 do not have it. */
+/* mm_lock_seq counts write locks of the list of mappings, and so every change of the list. Kernels before 6.4 do not
+ * have it. */
 struct mm_struct___int { /* 6.4 to 6.13 */
   int mm_lock_seq;
 };

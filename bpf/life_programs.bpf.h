@@ -34,7 +34,7 @@ int probe_start(struct pt_regs* context) {
 }
 
 /* Says in the control block who records the process, and at which rate, before the process has allocated anything.
- *   attached  heaptap:start(control block), as probe_start is, where the kernel lets programs write user memory
+ *   attached  heaptap:start(control block), like probe_start, where the kernel lets programs write user memory
  *   reads     the control block; `settings`
  *   changes   three words of the control block
  *   if full   nothing is entered
@@ -90,7 +90,7 @@ int process_fork(struct bpf_raw_tracepoint_args* context) {
   } else {
     return 0;
   }
-  /* The entry of an earlier process, whose end was not noticed. */
+  /* This is the entry of an earlier process whose end was not noticed. */
   const struct heaptap_process* stale = bpf_map_lookup_elem(&processes, &child_tgid);
   if (stale) drop_process(child_tgid, stale->identity.user);
   if (add_process(child_tgid, &process)) {
@@ -105,9 +105,9 @@ int process_fork(struct bpf_raw_tracepoint_args* context) {
 /* A process is about to replace its memory: takes the frees that it holds back.
  *   attached  the raw tracepoint sched_prepare_exec, where the kernel has it (Linux 6.10)
  *   reads     `processes`; the memory of the process
- *   changes   as probe_free
+ *   changes   the same as probe_free
  *   if full   nothing is entered
- *   cost      for every exec on the machine one look-up; for a recorded process that of probe_free for each thread */
+ *   cost      for every exec on the machine one look-up; for a recorded process the cost of probe_free per thread */
 SEC("raw_tp/sched_prepare_exec")
 int process_before_exec(void* context) {
   __u32 tgid = bpf_get_current_pid_tgid() >> 32;
@@ -117,8 +117,8 @@ int process_before_exec(void* context) {
   return 0;
 }
 
-/* A process has called exec: the books of the old image end, those of the next one begin. A process that has left the
- * control groups of the recording gets no more books.
+/* A process has called exec: the books of the old image end, and the books of the next image begin. A process that has
+ * left the control groups of the recording gets no more books.
  *   attached  the raw tracepoint sched_process_exec
  *   reads     the task; `processes`
  *   changes   the entry of `processes` in place; `unnoticed`, `events`
@@ -133,7 +133,7 @@ int process_exec(struct bpf_raw_tracepoint_args* context) {
 
   __u64 ended_id = old->identity.id;
   if (old->flags & HEAPTAP_PROCESS_IGNORED) {
-    /* The next image may be one to record; then it enters when it starts. */
+    /* The next image may be recorded; then it enters when it starts. */
     drop_process(tgid, old->identity.user);
     return 0;
   }
@@ -181,7 +181,7 @@ int process_exec(struct bpf_raw_tracepoint_args* context) {
  *   attached  the raw tracepoint sched_process_exit
  *   reads     the task and its name; `processes`
  *   changes   `names`, `name_places`; with the last thread `processes`, `unnoticed`, `events`
- *   if full   of `names`, the user's oldest one goes, or the one that was unused for longest; the end is in
+ *   if full   the user's oldest name goes from `names`, or the least recently used name; the end is in
  *             `unnoticed` or in `events`; in neither, it is a counted loss
  *   cost      for every exiting thread on the machine one look-up; for a recorded process three look-ups and three
  *             changes of maps, and at its end two more changes and an event */
@@ -200,7 +200,8 @@ int process_exit(struct bpf_raw_tracepoint_args* context) {
   if (BPF_CORE_READ(task, signal, live.counter) != 0) return 0;
 
   __u64 id = process->identity.id;
-  /* It has no books of its own: they are its parent's and go on, or were closed when it became ignored. */
+  /* Without books of its own, it shared its parent's books, which go on, or its books were closed when it became
+   * ignored. */
   const int has_books = !(process->flags & (HEAPTAP_PROCESS_SHARES_PARENT | HEAPTAP_PROCESS_IGNORED));
   if (has_books && take_all_frees(process)) count_loss(id, HEAPTAP_LOSS_FREES_UNREAD, 0);
   struct heaptap_process ended = *process;

@@ -188,8 +188,8 @@ __noinline int count_loss(__u64 process_id, enum heaptap_loss_reason reason, __u
   return 0;
 }
 
-/* Whether the user of the calling process may have one more event in the ring, which then counts for it. Calls nothing
- * and needs 32 bytes of stack at most: it ends the longest chains of calls (tests/bpf_stack). */
+/* Whether the user of the calling process may have one more event in the ring, which is then counted for the user.
+ * Calls nothing and needs 32 bytes of stack at most: it ends the longest chains of calls (tests/bpf_stack). */
 __noinline int may_send(void) {
   struct user* user = user_at(find_user_slot());
   if (!user) return 1; /* never */
@@ -201,8 +201,8 @@ __noinline int may_send(void) {
   return 1;
 }
 
-/* Whether the calling process may send an event that it can repeat at will. `most`: its user's share of the ring, in
- * parts of what is free. */
+/* Whether the calling process may send an event that it can repeat at will. `most`: its user's share of the ring, as a
+ * multiple of the free bytes. */
 __noinline int may_repeat(__u64 most) {
   struct user* user = user_at(find_user_slot());
   if (!user) return 1; /* never */

@@ -8,7 +8,7 @@
 #include "bpf/kernel.h"
 #include "bpf/scratch.bpf.h"
 
-/* bpf_find_vma() fails while another thread holds the lock of the list of mappings. So many tries take some ten
+/* bpf_find_vma() fails while another thread holds the lock of the list of mappings. This many tries take some ten
  * microseconds. */
 #define MAPPING_TRIES 500
 
@@ -27,8 +27,8 @@ static __always_inline void begin_window(struct scratch* scratch, __u64 bytes) {
   scratch->window_bytes = error ? 0 : bytes;
 }
 
-/* Reads the page of `address` into the window, from RSP if that is in the same page and not above the address. Returns
- * 0, or a negative errno. */
+/* Reads the page of `address` into the window, from RSP on if RSP is in the same page and not above the address.
+ * Returns 0, or a negative errno. */
 static __noinline int move_window(struct scratch* scratch, __u64 address) {
   if (!scratch) return -1; /* never */
   scratch->words_read = WORDS_READ_LOST;
@@ -70,7 +70,7 @@ static __always_inline int read_register(struct scratch* scratch, __u32 number, 
   return 0;
 }
 
-/* The step up a stack, on this memory. */
+/* The step up a stack reads this memory and these registers. */
 #define HEAPTAP_UNWIND_READ(context, address, word) read_word(context, address, word)
 #define HEAPTAP_UNWIND_REGISTER(context, number, word) read_register(context, number, word)
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
 /*
- * Room in `names`: a user has a share of it, of which a new name takes the place of the user's oldest one. So threads
- * without end cost their own user's names and not those of others. Root has no such bound.
+ * Room in `names`: each user has a share. When the share is used up, a new name takes the place of the user's oldest
+ * name. So an endless series of threads costs its own user's names, and not the names of others. Root has no such
+ * bound.
  */
 #ifndef HEAPTAP_NAMES_BPF_H_
 #define HEAPTAP_NAMES_BPF_H_

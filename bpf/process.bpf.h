@@ -36,8 +36,9 @@ static __always_inline int is_in_groups(const struct heaptap_settings* settings)
   return 0;
 }
 
-/* Whether the user of the calling process may begin a process image; if not, that is a counted loss. Only where
- * everyone is recorded are there users who do not know of each other. `entries`: new ones of `processes`. */
+/* Whether the user of the calling process may begin a process image; if not, that is a counted loss. The bound applies
+ * only where everyone is recorded, since the users may not know of each other there. `entries`: the number of new
+ * entries of `processes`. */
 __noinline int may_begin_image(__u32 user, __u64 now, __u64 entries) {
   const struct heaptap_settings* defaults = read_settings();
   if (!defaults || !defaults->everyone || may_begin(user, now, defaults->processes_room, entries)) return 1;
@@ -52,7 +53,7 @@ static __always_inline long add_process(__u32 tgid, const struct heaptap_process
   return error;
 }
 
-/* `user`: of the entry. Returns 0, or an error if there is no entry. */
+/* `user`: the user of the entry. Returns 0, or an error if there is no entry. */
 static __always_inline long drop_process(__u32 tgid, __u32 user) {
   const long error = bpf_map_delete_elem(&processes, &tgid);
   if (error == 0) count_processes(user, -1ULL);
@@ -80,7 +81,7 @@ __noinline int enter(__u32 tgid, __u32 user, __u64 now) {
       .flags = defaults->flags,
   };
   if (bpf_map_update_elem(&processes, &tgid, &process, BPF_NOEXIST) == 0) return 1;
-  /* There is an entry, which another thread was faster to make or which says IGNORED; or there is no room. */
+  /* Another thread was faster to make an entry, or the entry says IGNORED, or there is no room. */
   if (!bpf_map_lookup_elem(&processes, &tgid)) count_loss(0, HEAPTAP_LOSS_PROCESSES_FULL, 0);
   return 0;
 }
@@ -120,7 +121,7 @@ static __always_inline void reset_books(__u32 tgid, __u64 request) {
   const __u64 ended_id = ended.identity.id;
   const __u64 id = make_process_id();
   if (__sync_val_compare_and_swap(&process->identity.id, ended_id, id) != ended_id) return;
-  /* Without room, the event is the only word of the end. */
+  /* Without room, the event is the only report of the end. */
   save_ended(&ended, tgid, HEAPTAP_PROCESS_RESET);
   process->figures = (struct heaptap_figures){};
   process->marks = heaptap_first_marks(&process->triggers);

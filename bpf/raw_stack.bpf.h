@@ -18,7 +18,7 @@ struct stack_place {
   __u64 top; /* 0: unknown */
 };
 
-/* The main thread's stack ends where the program's arguments begin; above are strings. */
+/* The main thread's stack ends where the program's arguments begin; above the arguments are strings. */
 static long find_stack(struct task_struct* task, struct vm_area_struct* mapping, struct stack_place* stack) {
   __u64 arguments = mapping->vm_mm->start_stack;
   stack->begin = mapping->vm_start;
@@ -28,7 +28,7 @@ static long find_stack(struct task_struct* task, struct vm_area_struct* mapping,
 
 /* Room for the copies that other CPUs may make at the same time. */
 #define SPARE_COPIES 2
-/* A copy of LARGE_STACK_CHUNKS may be made if it leaves the ring less than 1 / LARGE_PART full, one of
+/* A copy of LARGE_STACK_CHUNKS may be made if it leaves the ring less than 1 / LARGE_PART full, and a copy of
  * HEAPTAP_MOST_STACK_CHUNKS if it leaves the ring less than 1 / MOST_PART full. */
 #define LARGE_STACK_CHUNKS 257
 #define LARGE_PART 2
@@ -93,8 +93,8 @@ static __noinline __u64 measure_top(__u64 rsp) {
   return extent.pages ? extent.first + (extent.pages << PAGE_SHIFT) : rsp;
 }
 
-/* The number of chunks from the stack pointer to the top of the stack. The top comes from the list of mappings; while
- * another thread has that locked, from the thread's latest copy, or else from the memory itself. */
+/* The number of chunks from the stack pointer to the top of the stack. The top comes from the list of mappings. While
+ * another thread has the list locked, the top comes from the thread's latest copy, or else from the memory itself. */
 __noinline __u64 count_chunks(struct thread_stack* known, __u64 rsp) {
   struct stack_place stack = {.pointer = rsp};
   bpf_loop(MAPPING_TRIES, try_to_find_stack, &stack, 0);
@@ -110,7 +110,7 @@ __noinline __u64 count_chunks(struct thread_stack* known, __u64 rsp) {
 
 struct chunk_copy {
   struct heaptap_raw_stack* raw;
-  __u64 chunks;  /* that `raw` has room for */
+  __u64 chunks;  /* the number that `raw` has room for */
   __u64 no_page; /* the number of the latest page that could not be read */
 };
 

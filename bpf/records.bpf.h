@@ -2,8 +2,8 @@
 /*
  * Records of the latest samples of processes that asked for them (HEAPTAP_ASK_RECORD in the allocator's contract).
  *
- * An object of `live` has the low bits of the number of its record. A record that is overwritten meanwhile, or belongs
- * to another object, stays as it is.
+ * An object of `live` has the low bits of the number of its record. A record that has been overwritten meanwhile, or
+ * belongs to another object, stays as it is.
  */
 #ifndef HEAPTAP_RECORDS_BPF_H_
 #define HEAPTAP_RECORDS_BPF_H_

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
 /*
- * Programs on what a process asks for: dumps and other services (enum heaptap_ask_kind), names of its threads.
+ * Programs on the requests of a process: dumps and other services (enum heaptap_ask_kind), names of its threads.
  */
 #ifndef HEAPTAP_REQUEST_PROGRAMS_BPF_H_
 #define HEAPTAP_REQUEST_PROGRAMS_BPF_H_
@@ -56,7 +56,7 @@ int probe_dump(struct pt_regs* context) {
  *   attached  heaptap:thread_name(name)
  *   reads     the name; `processes`
  *   changes   `names`, `name_places`
- *   if full   the user's oldest name goes, or the one that was unused for longest
+ *   if full   the user's oldest name goes, or the least recently used name
  *   cost      four look-ups, a copy of the name, two or three changes of maps */
 SEC("uprobe")
 int probe_thread_name(struct pt_regs* context) {

@@ -12,14 +12,14 @@
 #include "bpf/kernel.h"
 #include "bpf/unwind.h"
 
-/* When so many programs are in the middle of a walk on one CPU, the next one loses its stack, which is counted. */
+/* When this many programs are in the middle of a walk on one CPU, the next one loses its stack, which is counted. */
 #define SCRATCH_SLOTS 8
 
 /* A read of any length costs as much as ten frames. So a walk first reads what it is expected to need
  * (heaptap_process.stack_bytes), and later up to the end of a page: the next page may be unmapped. */
 #define WINDOW_BYTES 4096
 
-/* Words that a walk may have read for the next one to find its stack again. A frame has one or two. */
+/* The most words that a walk may have read if the next walk is to find its stack again. A frame has one or two. */
 #define WORDS_READ_MAX 64
 /* The walk did more than read words of its first window. */
 #define WORDS_READ_LOST (1U << 16)
@@ -28,7 +28,7 @@
 struct known_mapping {
   __u64 begin;
   __u64 bytes;     /* 0: none */
-  __u64 to_offset; /* what an address lacks to the offset in its file */
+  __u64 to_offset; /* add it to an address to get the offset in its file */
   __u64 tag;       /* of the file, for rules */
   struct heaptap_file_key file;
   __u32 has_file;
@@ -45,13 +45,13 @@ struct scratch {
   __u64 claimed;
   __u64 process_id;
   __u64 salt;                                    /* of the rule cache, for this process and its mappings */
-  struct known_mapping mappings[KNOWN_MAPPINGS]; /* as long as the salt stays */
+  struct known_mapping mappings[KNOWN_MAPPINGS]; /* valid until the salt changes */
   __u64 next_mapping;                            /* the one to forget next, modulo their number */
   __u32 tgid;
   __u32 rip_bits; /* HEAPTAP_RIP_* of frame.rip */
   struct heaptap_unwind_frame frame;
   __u64 hash;          /* of the frames so far */
-  __u64 files;         /* a hash of the files that their code is of */
+  __u64 files;         /* a hash of the files that contain their code */
   __u64 registers[16]; /* of frame 0, by DWARF number */
   __u64 window_begin;  /* address in the process */
   __u64 window_bytes;

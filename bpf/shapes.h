@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
 /*
- * The sizes of what the eBPF programs and the collector share, and where the last field of each lies: two compilers and
- * two languages must agree on them, and so must the collectors before and after an upgrade that keeps the layout
- * (userspace/bpf/kernel_books.h). No struct has a gap: as a key of a map its bytes are compared, and as a value they
- * are copied.
+ * The sizes of the structs that the eBPF programs and the collector share, and where the last field of each lies: two
+ * compilers and two languages must agree on them, and so must the collectors before and after an upgrade that keeps the
+ * layout (userspace/bpf/kernel_books.h). No struct has a gap: as a key of a map its bytes are compared, and as a value
+ * they are copied.
  */
 #ifndef HEAPTAP_SHAPES_H_
 #define HEAPTAP_SHAPES_H_

@@ -3,7 +3,7 @@
  * From a probe's registers to the tally of a stack: walks the user stack and keeps each stack once.
  *
  * The id of a stack is a 64-bit hash, seeded with a secret of this load and with the process id, so that no process can
- * make its stacks collide with those of another. Stacks of equal addresses in different files have different ids,
+ * make its stacks collide with the stacks of another. Stacks of equal addresses in different files have different ids,
  * except deep ones. A new stack is still compared frame by frame with the stack that its id has in the map.
  * (BPF_MAP_TYPE_STACK_TRACE drops or replaces a stack when two share a bucket.)
  */
@@ -95,7 +95,7 @@ static __always_inline enum heaptap_loss_reason keep_new_stack(__u64 id, struct 
   return HEAPTAP_NO_LOSS;
 }
 
-/* The tally of a stack. If the stack could not be kept, the tally is that of HEAPTAP_NO_STACK. */
+/* The tally of a stack. If the stack could not be kept, it is the tally of HEAPTAP_NO_STACK. */
 struct found_tally {
   struct heaptap_tally* tally;         /* null: there is no room for it */
   enum heaptap_loss_reason loss;       /* why not */

@@ -32,12 +32,12 @@ enum heaptap_file_state {
   HEAPTAP_FILE_WANTED,        /* the collector has been asked for the table */
   HEAPTAP_FILE_LOADED,        /* the table is in `rows` */
   HEAPTAP_FILE_WITHOUT_TABLE, /* it has no table: walks follow frame pointers */
-  HEAPTAP_FILE_OUTSIDE,       /* its table is not in the kernel: raw stacks until it is */
+  HEAPTAP_FILE_OUTSIDE,       /* its table is not in the kernel: walks send raw stacks until it is */
 };
 
 struct heaptap_file {
   __u32 state;  /* enum heaptap_file_state */
-  __u32 table;  /* the key in `rows`; no two tables have the same, ever */
+  __u32 table;  /* the key in `rows`; no two tables ever have the same */
   __u32 levels; /* of the tree of nodes, 1 to HEAPTAP_ROW_LEVELS */
   __u32 reserved;
   __u64 base;      /* file offset of pc 0 of the rows */
@@ -50,7 +50,7 @@ struct heaptap_row {
   __u32 rule;
 };
 
-/* With these, an entry of `rows` takes 4096 bytes in the kernel, of which 56 are the entry's header. */
+/* With these, an entry of `rows` takes 4096 bytes in the kernel, including the entry's header of 56 bytes. */
 #define HEAPTAP_ROWS_PER_NODE 504
 #define HEAPTAP_ROW_LEVELS 3
 
@@ -105,7 +105,8 @@ struct heaptap_raw_stack {
   __u64 memory_begin; /* address */
   __u32 memory_bytes;
   __u32 reserved;
-  /* A bit for each chunk that could not be read: an array never written, a page that is swapped out. */
+  /* A bit for each chunk that could not be read, for example in an array never written, or in a page that is swapped
+   * out. */
   __u64 missing[HEAPTAP_MISSING_WORDS];
   struct heaptap_stack stack;
   /* The chunks follow; the first memory_bytes of them are valid unless missing. */
@@ -189,7 +190,7 @@ static inline __u32 heaptap_unwind_ra_kind(__u32 rule) { return rule >> 6 & 1; }
 static inline __u32 heaptap_unwind_rbx_kind(__u32 rule) { return rule >> 7 & 7; }
 static inline __s32 heaptap_unwind_rbp_parameter(__u32 rule) { return (__s32)(rule << 16) >> 26; }
 static inline __s32 heaptap_unwind_cfa_parameter(__u32 rule) { return (__s16)(rule >> 16); }
-/* The distance of the CFA from RSP, in words. REQUIRES: the kind is one of the five. */
+/* The distance of the CFA from RSP, in words. REQUIRES: the kind is one of the five FAR kinds. */
 static inline __u32 heaptap_unwind_far_words(__u32 rule) {
   return HEAPTAP_FAR_WORDS + HEAPTAP_FAR_WORDS_PER_KIND * (heaptap_unwind_cfa_kind(rule) - HEAPTAP_CFA_FAR) +
          (rule >> 16);
@@ -201,14 +202,14 @@ static inline __s32 heaptap_unwind_cfa_b(__u32 rule) { return (__s8)(rule >> 16)
  * it. A call does not leave such a return address. The stack was made to begin in this function, as makecontext(3)
  * does, unless the address was found by a frame pointer, which may have read a pointer to a function. */
 #define HEAPTAP_RULE_START heaptap_unwind_rule(HEAPTAP_CFA_END, 1, HEAPTAP_RBP_SAME, 0, HEAPTAP_RA_AT_CFA)
-/* The rule that applies where none covers the byte before a return address. `rule`: that of the address itself; a bit
- * above the lower 32 means that it is unknown. */
+/* The rule that applies where none covers the byte before a return address. `rule`: the rule of the address itself; a
+ * bit above the lower 32 means that it is unknown. */
 static inline __u32 heaptap_unwind_start_rule(__u64 rule) {
   return rule >> 32 == 0 && rule != 0 ? HEAPTAP_RULE_START : 0;
 }
 
 /* The rule of Go's code. The frame pointer may lead to another stack, at any address: a goroutine calls C on a stack of
- * the thread's. */
+ * the thread. */
 #define HEAPTAP_RULE_FRAME_POINTER heaptap_unwind_rule(HEAPTAP_CFA_NONE, 1, HEAPTAP_RBP_SAME, 0, HEAPTAP_RA_AT_CFA)
 
 #endif /* HEAPTAP_UNWIND_H_ */

@@ -70,7 +70,7 @@ static inline void heaptap_unwind_follow_rbx(struct heaptap_unwind_frame* frame,
 }
 
 /*
- * Replaces `frame` by its caller, by the rule for its rip. After other results than CALLER and INTERRUPTED, the frame
+ * Replaces `frame` by its caller, by the rule for its rip. After results other than CALLER and INTERRUPTED, the frame
  * is undefined. The walker bounds the number of steps: on a hostile stack, signal frames and frames of Go can lead in a
  * circle. Between them RSP only grows.
  */
@@ -155,8 +155,8 @@ static inline enum heaptap_unwind_result heaptap_unwind_step(struct heaptap_unwi
 /* The end of user space on x86-64. With five-level page tables a program must ask for addresses above it. */
 #define HEAPTAP_USER_END (1ULL << 47)
 
-/* The same by the frame pointer, for rules of the kind HEAPTAP_CFA_NONE. Returns CALLER, END, or NO_RULE if RBP leads
- * nowhere. */
+/* Like heaptap_unwind_step(), but by the frame pointer, for rules of the kind HEAPTAP_CFA_NONE. Returns CALLER, END, or
+ * NO_RULE if RBP leads nowhere. */
 static inline enum heaptap_unwind_result heaptap_unwind_frame_pointer(struct heaptap_unwind_frame* frame, __u32 rule,
                                                                       void* context) {
   __u64 at = frame->rbp;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
 /*
  * Shares of users: what one user may have of the ring buffers, of `processes`, and of new process images per second.
- * names.bpf.h has that of `names`.
+ * The share of `names` is in names.bpf.h.
  *
  * A user is a slot of the array `users`. Slot 0 is root; the user ids of all others fall into the other slots in turn,
- * and those that meet in one slot share it. So the array is never full, and nobody gets a new share by having many ids:
+ * and users that meet in one slot share it. So the array is never full, and nobody gets a new share by having many ids:
  * subordinate ids (subuid(5)) count as their owner, by the map `owners`.
  *
- * Several programs change a slot at once. Adds are atomic; where a program begins to count anew, another one's add may
- * be missing.
+ * Several programs change a slot at once. Adds are atomic; where a program begins to count anew, the add of another
+ * program may be missing.
  */
 #ifndef HEAPTAP_USERS_BPF_H_
 #define HEAPTAP_USERS_BPF_H_
@@ -20,19 +20,20 @@
 
 /* About 600 bytes each. */
 #define USERS 1024
-/* Root, with the rights that the collector needs. Root of a container without them is a user like others. */
+/* Root, with the rights that the collector needs. Root of a container without these rights is a user like any other. */
 #define ROOT 0
 
 /* The parts of a ring buffer in which a user's bytes are counted. A buffer has up to one part more in use, so twice as
  * many places are enough, and their number is a power of two. */
 #define RING_PARTS 8
 #define RING_PLACES 16
-/* Multiples of what is free. When more than half of a ring buffer is in use, a user may have at most SHARE_OF_FREE
+/* Multiples of the free bytes. When more than half of a ring buffer is in use, a user may have at most SHARE_OF_FREE
  * times as much of it as is free. So users that crowd the buffer leave a part of it to newcomers: one leaves a fifth,
  * two leave a ninth. */
 #define SHARE_OF_FREE 4
-/* The same for events that a process can repeat at will, so that others of its user find room: of a recorded process
- * that asks for dumps, and of one that is not recorded, or begins new books. */
+/* The same for events that a process can repeat at will, so that other processes of its user find room:
+ * SHARE_FOR_REQUESTS if a recorded process asks for dumps, SHARE_FOR_OTHERS if a process is not recorded, or begins new
+ * books. */
 #define SHARE_FOR_REQUESTS 3
 #define SHARE_FOR_OTHERS 1
 
@@ -50,7 +51,7 @@ struct user {
   __u64 period;    /* of `images` */
   __u64 images;    /* process images that the user wanted to begin in the period */
   __u64 processes; /* entries of `processes` that programs have made for the user */
-  __u64 names;     /* that were kept for the user */
+  __u64 names;     /* names that were kept for the user */
   struct ring_share events;
   struct ring_share raw_stacks;
 };
@@ -70,8 +71,8 @@ struct {
   __type(value, __u32);
 } owners SEC(".maps");
 
-/* By helpers: where a program follows a pointer itself, the verifier compares names with those of all types of the
- * kernel, which takes a millisecond each time. */
+/* Reads by helpers: where a program follows a pointer itself, the verifier compares names with the names of all types
+ * of the kernel, which takes a millisecond each time. */
 static __always_inline int has_rights_of_root(void) {
   const struct cred* credentials = BPF_CORE_READ(bpf_get_current_task_btf(), cred);
   /* The numbers in the set have other names before Linux 6.3; the lower 32 bits come first. */
@@ -92,11 +93,11 @@ static __always_inline __u32 find_user_slot(void) {
 
 static __always_inline struct user* user_at(__u32 slot) { return bpf_map_lookup_elem(&users, &slot); }
 
-/* `position`: of the programs or of the collector in a ring buffer of `size` bytes. */
+/* `position`: the position of the programs or of the collector in a ring buffer of `size` bytes. */
 static __always_inline __u64 part_at(__u64 size, __u64 position) { return position / (size / RING_PARTS + 1) + 1; }
 
-/* Whether a user may have more of a ring buffer, of which `used` bytes are in use, from the position `consumed` on:
- * `most` times as much as is free. */
+/* Whether a user may have more of a ring buffer, in which `used` bytes from the position `consumed` on are in use. A
+ * user may have `most` times as much as is free. */
 static __always_inline int may_fill(const struct ring_share* share, __u64 size, __u64 used, __u64 consumed,
                                     __u64 most) {
   const __u64 first = part_at(size, consumed);
@@ -122,10 +123,11 @@ static __always_inline void count_processes(__u32 slot, __u64 more) {
   if (user) __sync_fetch_and_add(&user->processes, more);
 }
 
-/* Nanoseconds as a power of two, about a second. */
+/* The period is 2^PERIOD_BITS nanoseconds, about a second. */
 #define PERIOD_BITS 30
 
-/* Whether a user may begin one more process image, with `entries` more of `processes`, which has `room` for all. */
+/* Whether a user may begin one more process image, with `entries` new entries of `processes`. `room`: the entries for
+ * all users. */
 __noinline int may_begin(__u32 slot, __u64 now, __u64 room, __u64 entries) {
   struct user* user = user_at(slot);
   if (!user || slot == ROOT) return 1;

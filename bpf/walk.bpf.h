@@ -24,7 +24,7 @@ static __always_inline __u64 hash_word(__u64 hash, __u64 word) {
   return (hash ^ hash >> HASH_SHIFT ^ word) * HASH_MULTIPLIER;
 }
 
-/* `files`, a hash of the files of frames, with one more frame. `rule`: that frame's, with the tag of its file. */
+/* Adds a frame to `files`, a hash of the files of frames. `rule`: the rule of the frame, with the tag of its file. */
 static __always_inline __u64 hash_file(__u64 files, __u64 rule) {
   return (files ^ rule >> RULE_TAG_SHIFT) * HASH_MULTIPLIER;
 }
@@ -42,7 +42,7 @@ enum next_frame {
   FRAME_PERHAPS_SIMPLE,
 };
 
-/* Reads a word of the window, and notes that. Returns 0, or 1 if the word is not in the window. */
+/* Reads a word of the window, and notes the read. Returns 0, or 1 if the word is not in the window. */
 static __always_inline int read_and_note(struct scratch* scratch, __u64 address, __u64* word) {
   const __u64 offset = address - scratch->window_begin;
   if (read_window_at(scratch, offset, word)) return 1;
@@ -53,7 +53,8 @@ static __always_inline int read_and_note(struct scratch* scratch, __u64 address,
 }
 
 /* Walks up like heaptap_unwind_add(), as long as frames are of the common kind: a rule in the cache, the CFA from RSP
- * or RBP, memory in the window. A function of its own, so that its part of the stack is not that of walk_frame(). */
+ * or RBP, memory in the window. A function of its own, so that its part of the stack does not add to the part of
+ * walk_frame(). */
 __noinline enum next_frame walk_simple_frames(struct scratch* scratch) {
   if (!scratch) return NO_FRAME; /* never */
   const __u64 salt = scratch->salt;
@@ -86,7 +87,8 @@ __noinline enum next_frame walk_simple_frames(struct scratch* scratch) {
     } else if (rbp_kind != HEAPTAP_RBP_SAME) {
       break;
     }
-    /* Not in a register: the verifier would follow the loop anew for each bound that it finds for the number. */
+    /* Read from memory: for a number in a register, the verifier would follow the loop anew for each bound that it
+     * finds. */
     const __u32 count = *(volatile __u32*)&scratch->stack.count;
     if (count >= HEAPTAP_MAX_WALK) break;
     frame.rip = rip;
@@ -135,15 +137,15 @@ __noinline long walk_frame(struct scratch* scratch) {
   return 0;
 }
 
-/* Leaves out what is not kept, and what is not a frame: an address outside of all code, which may differ in each
- * sample. */
+/* Leaves out the frames that are not kept, and a last address that is not a frame: it is outside of all code, and may
+ * differ in each sample. */
 __noinline int close_walk(struct scratch* scratch) {
   if (!scratch) return 0; /* never */
   struct heaptap_stack* stack = &scratch->stack;
   const __u32 without_last = stack->end == HEAPTAP_STACK_NO_CODE && stack->count > 1;
   if (!without_last && stack->count <= HEAPTAP_MAX_FRAMES) return 0;
-  scratch->window_bytes = 0; /* it serves as space, and is no memory of the process any more */
-  /* How deep a recursion is does not make it another call path. Readers see that the stack is a deep one. */
+  scratch->window_bytes = 0; /* it serves as space, and no longer holds memory of the process */
+  /* Recursions of different depth are the same call path. Readers see that the stack is a deep one. */
   if (stack->count > HEAPTAP_MAX_FRAMES) scratch->files = 0;
   heaptap_stack_close(stack, without_last, scratch->window);
   scratch->hash = hash_frames(scratch);
@@ -183,7 +185,7 @@ static __always_inline void copy_registers(__u64* registers, struct pt_regs* con
  * It is rounded up, so that small differences do not change it. */
 #define STACK_BYTES_SPARE 64
 #define STACK_BYTES_UNIT 128
-/* A smaller need lowers the expectation by one part in so many of the difference. */
+/* A smaller need lowers the expectation by 1 / STACK_BYTES_PATIENCE of the difference. */
 #define STACK_BYTES_PATIENCE 64
 
 /* Notes how much of the stack a walk has needed. */
@@ -198,7 +200,7 @@ static __always_inline void expect_stack(struct heaptap_process* process, __u64 
 }
 
 /* Whether the latest walk of the buffer began with these registers. A walk that uses another register has
- * WORDS_READ_LOST, so its stack is never taken again. */
+ * WORDS_READ_LOST, so its stack is never reused. */
 static __always_inline int began_here(const struct scratch* scratch, const struct pt_regs* context) {
   return scratch->registers[7] == context->sp && scratch->registers[6] == context->bp &&
          scratch->stack.frames[0] == context->ip;
@@ -218,8 +220,8 @@ __noinline int would_read_the_same(const struct scratch* scratch) {
   return 1;
 }
 
-/* Fills in scratch->stack, and goes on with scratch->hash. An end of HEAPTAP_STACK_UNFINISHED: scratch->frame is where
- * the walk could not go on for now. The window is at RSP. */
+/* Fills in scratch->stack, and continues scratch->hash. If the end is HEAPTAP_STACK_UNFINISHED, scratch->frame is the
+ * frame where the walk could not go on for now. The window is at RSP. */
 static __always_inline void walk_stack(struct pt_regs* context, struct heaptap_process* process,
                                        struct scratch* scratch) {
   copy_registers(scratch->registers, context);
@@ -240,8 +242,8 @@ static __always_inline void walk_stack(struct pt_regs* context, struct heaptap_p
   expect_stack(process, scratch->frame.rsp - PT_REGS_SP(context));
 }
 
-/* A signal frame lies below the frame that the signal interrupted, and RBX was saved in a callee's: neither is in a
- * copy of the memory above. What they hold goes in place of frame 0's registers. */
+/* A signal frame lies below the frame that the signal interrupted, and RBX was saved in a callee's frame: neither is in
+ * a copy of the memory above. Their values replace the registers of frame 0. */
 __noinline int take_registers(struct scratch* scratch) {
   if (!scratch) return 0; /* never */
   if (scratch->frame.others > HEAPTAP_UNWIND_OTHERS_LIVE) {

@@ -44,10 +44,11 @@ uint64_t WithoutDeepbind(const char* file, int mode) {
   return static_cast<uint64_t>(mode & ~RTLD_DEEPBIND);
 }
 
-// For a libc without the function: musl has no dlmopen, and a program without libdl has none before glibc 2.34.
+// For a libc without the function: musl has no dlmopen, and before glibc 2.34 a program without libdl has neither
+// function.
 void* Refuse() { return nullptr; }
 
-// libc's. With the entry a program finds a name that its libc may not have.
+// libc's function, or Refuse: a program finds the name in this library even if its libc lacks it.
 void* FindFunction(const char* name) {
   void* function = heaptap::FindNext(name);
   return function != nullptr ? function : reinterpret_cast<void*>(&Refuse);

@@ -21,13 +21,13 @@ using heaptap::CheckXmalloc;
 
 constexpr int kAlignmentMask = MALLOCX_ZERO - 1;  // the bits of lg(alignment)
 
-// The arena: its index + 1, or 0.
+// The bits from this one on hold the index of the arena plus 1; 0: no arena.
 constexpr int kArenaShift = 20;
 static_assert(MALLOCX_ARENA(0) == 1 << kArenaShift);
 
 BlockTraits TraitsOf(int flags) { return {size_t{1} << (flags & kAlignmentMask), (flags & MALLOCX_ZERO) != 0}; }
 
-// The same with the arena. False: it does not exist.
+// Like TraitsOf, with the arena. False: the arena does not exist.
 bool ReadTraits(int flags, BlockTraits* traits) {
   *traits = TraitsOf(flags);
   const unsigned number = static_cast<unsigned>(flags) >> kArenaShift;

@@ -33,14 +33,14 @@ bool IsCalledByProgram() {
 
 bool IsAny(const char*) { return true; }
 
-// Before the library's other constructor, which may look for functions.
+// Runs before the library's other constructor, which may look for functions.
 constexpr int kFirst = 101;
 
-// Even before libc's constructor, which sets `environ`: a malloc of the program, which starts here, looks for its
-// options.
+// Runs even before libc's constructor, which sets `environ`. So this function sets `environ`: a malloc of the program
+// starts here, and looks for its options.
 __attribute__((constructor(kFirst))) void GiveNamesUp(int, char**, char** environment) {
   if (environ == nullptr) environ = environment;
-  // A library that was opened by dlopen comes behind all others, so lookups find their definitions first.
+  // A library that was opened by dlopen comes after all others, so lookups find their definitions first.
   if (FindNext("malloc") == nullptr) return;
   if (!IsCalledByProgram()) {
     HideNames(IsAny);

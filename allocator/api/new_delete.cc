@@ -24,7 +24,7 @@ void __throw_bad_alloc() __attribute__((weak, noreturn));
 }  // namespace std
 
 extern "C" {
-// Weak: a static program without plugins does not have them, nor a program without libdl before glibc 2.34.
+// Weak: a static program without plugins does not have them, nor does a program without libdl before glibc 2.34.
 extern decltype(dlsym) dlsym __attribute__((weak));
 extern decltype(dlclose) dlclose __attribute__((weak));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// glibc's function behind pthread_atfork. Handlers run before a fork in the reverse order of their registration. Those
-// of the allocator take its locks, so they must be the last that run, and be registered first: those of others may
+// glibc's function behind pthread_atfork. Handlers run before a fork in the reverse order of their registration. The
+// allocator's handlers take its locks. They must run last, and so be registered first, because other handlers may
 // allocate, or wait for threads that do. The allocator starts before other libraries do (-z initfirst), except where
 // glibc before 2.34 starts libpthread in its place. So it starts here at the latest.
 #include <errno.h>

@@ -8,7 +8,7 @@
 
 #define HEAPTAP_EXPORT __attribute__((visibility("default")))
 #define HEAPTAP_C_EXPORT extern "C" HEAPTAP_EXPORT
-// Declares another name for a function of the same file, with its attributes: GCC warns where they differ.
+// Declares another name for a function of the same file, with its attributes: GCC warns if they differ.
 #ifdef __clang__
 #define HEAPTAP_ALIAS(name) __attribute__((alias(#name)))
 #else

@@ -23,11 +23,11 @@
 namespace heaptap {
 namespace {
 
-// The arena of an allocation that names one, or else that of the thread.
+// The arena that an allocation names, or else the arena of the thread.
 inline Arena& ArenaOfRequest() { return CurrentArena(); }
 inline Arena& ArenaOfRequest(Arena& arena) { return arena; }
 
-// An ordinary block, also if the countdown has ended for this allocation (`*weight` is not 0) or ends with it. nullptr:
+// An ordinary block, even if the countdown has ended for this allocation (`*weight` is not 0) or ends with it. nullptr:
 // out of memory.
 template <typename... Place>
 void* TakeOrdinary(size_t size_class, uint64_t* weight, Place&... place) {
@@ -46,7 +46,8 @@ void* TakeOrdinary(size_t size_class, uint64_t* weight, Place&... place) {
   return taken.block;
 }
 
-// For an allocation that has found no memory, with its weight if the observer wanted it. nullptr: out of memory.
+// For an allocation that has found no memory. `weight`: its weight if the observer wanted it, else 0. nullptr: out of
+// memory.
 template <typename... Place>
 [[gnu::cold, gnu::noinline]] void* AllocateAgain(size_t size_class, uint64_t weight, Place&... place) {
   void* block = weight != 0 ? TakeOrdinary(size_class, &weight, place...) : nullptr;
@@ -58,9 +59,9 @@ template <typename... Place>
   return block;
 }
 
-// The same for a large block.
+// Like AllocateAgain, for a block outside slabs.
 [[gnu::cold, gnu::noinline]] void* AllocateLargeAgain(Arena& arena, size_t usable, size_t alignment, size_t requested) {
-  // Only what is kept helps a huge one.
+  // For a huge block, only the memory of kept huge blocks helps.
   const bool is_huge = usable > kRunMaximum;
   if (is_huge ? !PurgeHuge(0) : !CollectMemory()) return nullptr;
   void* pointer = AllocateLarge(arena, usable, alignment, requested);
@@ -68,8 +69,8 @@ template <typename... Place>
   return pointer;
 }
 
-// `requested`: the size that the program requested. `place`: the arena, if the program names one. Inlined as
-// AllocateObserved.
+// `requested`: the size that the program requested. `place`: the arena, if the program names one. Inlined for the same
+// reason as AllocateObserved.
 template <typename... Place>
 [[gnu::always_inline]] inline void* AllocateSmall(size_t size_class, size_t requested, Place&... place) {
   Heap::Taken taken;
@@ -88,7 +89,7 @@ template <typename... Place>
   return pointer;
 }
 
-// `usable`: a class size; 0: there is none.
+// `usable`: a class size, or 0 if no class is large enough.
 template <typename... Place>
 void* AllocateOutsideSlabs(size_t usable, size_t alignment, size_t requested, Place&... place) {
   if (usable == 0) return FailWithEnomem();
@@ -118,14 +119,14 @@ void RefuseInvalidFree(const void* pointer) {
   RefuseFree(pointer, was_huge ? InvalidFree::kSecond : InvalidFree::kForeign);
 }
 
-// The rarer parts of FreeSlow are out of line, so that it saves few registers.
+// The rarer parts of FreeSlow are out of line, so that FreeSlow saves few registers.
 
 [[gnu::noinline]] void FreeInFullSlab(Slab* slab, Block* block) {
   HeapScope heap;
   heap->FreeInFullSlab(slab, block);
 }
 
-// A run, the block of another heap, or no block at all.
+// Frees a run or a block of another heap's slab, or refuses what is not a block.
 [[gnu::noinline]] void FreeOfOthers(Slab* slab, Block* block) {
   uintptr_t owner = slab->owner.load(std::memory_order_relaxed);
   if (owner == kRunOwner)
@@ -135,7 +136,7 @@ void RefuseInvalidFree(const void* pointer) {
   FreeRemotely(slab, block);
 }
 
-// Frees a block of a slab of any owner.
+// Frees a block of a slab with any owner.
 [[gnu::always_inline]] inline void FreeAny(Block* block, Slab* slab) {
   // Acquire: as in Free.
   uintptr_t owner = slab->owner.load(std::memory_order_acquire);
@@ -147,11 +148,11 @@ void RefuseInvalidFree(const void* pointer) {
   owner &= ~kSlowBit;
   if (owner == (own | kFullBit)) return FreeInFullSlab(slab, block);
   if (owner != own) return FreeOfOthers(slab, block);
-  // Only kSlowBit brings such a block here. The same steps as on the fast path.
+  // Only kSlowBit brings such a block here. The steps are those of the fast path.
   if (PushLocalFree(slab, block)) FreedLastBlock(slab);
 }
 
-// If every free takes its slow path: checks and fills as the options ask.
+// Used if every free takes its slow path: checks and fills as the options ask.
 [[gnu::cold, gnu::noinline]] void CheckAndFree(Block* block, Slab* slab) {
   if (!IsBlock(slab, block)) return RefuseInvalidFree(block);
   // Acquire: as in Free.

@@ -30,23 +30,23 @@ namespace heaptap {
 void* AllocateSlow(size_t size, size_t size_class);
 void* MallocSlow(size_t size, size_t size_class);  // the same for malloc itself, which obeys xmalloc
 void FreeOutsideChunks(void* pointer);
-// `slab`: as Free finds it, ignoring the bits of the address from kAddressBits on.
+// `slab`: the descriptor that Free computes, which ignores the bits of the address from kAddressBits on.
 void FreeSlow(Block* block, Slab* slab);
 void FreedLastBlock(Slab* slab);
 
 // A block of the class, or else the result of `Slow`. Taking a fresh block is part of the fast path, and not of `Slow`,
-// because most mallocs of a growing program do so. `step`: of the table that the class comes from.
+// because most mallocs of a growing program take one. `step`: the step of the table that the class comes from.
 template <size_t step, SlowPath Slow>
 [[gnu::always_inline]] inline void* TakeReadyOr(size_t size_class, size_t size) {
   Heap* heap = current_heap;
   Block* block = heap->ready[size_class];
   if (HEAPTAP_UNLIKELY(block == nullptr)) {
-    asm("" : "+r"(heap));  // as below
+    asm("" : "+r"(heap));  // see the asm below
     return heap->TakeFreshOr<Slow>(size_class, size);
   }
-  // The asm hides three facts from the compiler, each of which makes it take one instruction more: `heap` is still the
-  // same, so it would compute the list's address ahead; `block` need not be in the register of the result yet; and the
-  // code is the same for both tables, so it would jump from one copy to the other.
+  // The asm hides three facts from the compiler, each of which would cost one more instruction: `heap` is unchanged, so
+  // the compiler would compute the list's address in advance; `block` need not be in the result register yet; and the
+  // code is the same for both tables, so the compiler would jump from one copy to the other.
   asm("" : "+r"(heap), "+a"(block) : "i"(step));
   heap->ready[size_class] = block->next;
   return block;
@@ -63,7 +63,7 @@ template <SlowPath Slow = AllocateSlow>
 // free. `pointer` may be nullptr. An invalid free is counted and ignored if it is noticed (invalid_free.h).
 [[gnu::always_inline]] inline void Free(void* pointer) {
   // SlabOf, but ignoring the bits from kAddressBits on. The asm hides from the compiler that `chunk` comes from the
-  // address: shifting it back takes one instruction less than masking the address.
+  // address: shifting it back takes one instruction fewer than masking the address.
   uintptr_t address = reinterpret_cast<uintptr_t>(pointer);
   uintptr_t chunk = address >> kChunkShift & (kChunkTableSize - 1);
   asm("" : "+r"(chunk));
@@ -84,7 +84,7 @@ void* AllocateZeroed(size_t count, size_t size);
 // memalign. REQUIRES: `alignment` is a power of two.
 void* AllocateAligned(size_t alignment, size_t size);
 
-// As the arena of a block: that of the calling thread.
+// A value of BlockTraits::arena: the arena of the calling thread.
 inline constexpr ArenaIndex kOwnArena = UINT16_MAX;
 static_assert(kOwnArena >= kMostArenas);
 
@@ -116,9 +116,9 @@ size_t UsableSize(void* pointer);
 // The arena of a block. REQUIRES: its UsableSize is not 0.
 ArenaIndex ArenaOfBlock(void* pointer);
 
-// Returns free memory to the system: of the caller's heap, of parked heaps, of free units, and of the heaps of other
-// threads what other threads have freed there. A thread in a slow path, and a kernel without membarrier(2), keep that.
-// True if any memory was returned.
+// Returns free memory to the system: the free memory of the caller's heap, of parked heaps and of free units; and, from
+// the heaps of other threads, the blocks that were freed there remotely. These blocks stay if the thread is in a slow
+// path, or if the kernel has no membarrier(2). True if any memory was returned.
 bool Trim();
 
 }  // namespace heaptap

@@ -23,7 +23,7 @@
 
 namespace heaptap {
 
-// As many as MALLOCX_ARENA of jemalloc's can express.
+// As many as jemalloc's MALLOCX_ARENA can express.
 inline constexpr unsigned kMostArenas = 4095;
 
 // Allocations and frees of blocks outside slabs since the arena was made. A block whose size changes is freed and
@@ -43,8 +43,8 @@ struct SampledPool {
 
 enum class ArenaState : uint8_t {
   kUsed,
-  kDiscarding,  // a thread discards its blocks
-  kDestroyed,   // its index is free for the next one
+  kDiscarding,  // a thread is discarding its blocks
+  kDestroyed,   // its index is free for the next arena
 };
 
 struct Arena {
@@ -62,7 +62,7 @@ extern constinit Arena main_arena;
 // Explicit arenas. Entry 0 is not used.
 extern std::atomic<Arena*> explicit_arenas[kMostArenas];
 
-// The number of indices that were ever used; those of destroyed arenas count.
+// The number of indices that were ever used, including those of destroyed arenas.
 unsigned ArenaCount();
 
 // REQUIRES: the arena was made.
@@ -79,13 +79,13 @@ inline Arena& CurrentArena() { return ArenaOf(current_heap->arena); }
 // Adds an arena with the next index. REQUIRES: the lock of heaps is held.
 void AddArena(Arena* arena);
 
-// Calls `act` for each arena, those included that are destroyed.
+// Calls `act` for each arena, including destroyed ones.
 template <typename Act>
 void ForEachArena(Act act) {
   for (unsigned i = 0; i < ArenaCount(); i++) act(ArenaOf(static_cast<ArenaIndex>(i)));
 }
 
-// The arena with this index, unless it was never made, or is destroyed: nullptr.
+// The arena with this index. nullptr: it was never made, or is destroyed.
 Arena* FindArena(uint64_t index);
 
 }  // namespace heaptap

@@ -22,9 +22,9 @@ namespace heaptap {
 
 namespace {
 
-Arena* last_destroyed;  // by Arena::next_destroyed, under heaps_mutex
+Arena* last_destroyed;  // linked by Arena::next_destroyed, under heaps_mutex
 
-// REQUIRES: heaps_mutex is held. nullptr: out of memory, or there are as many as there can be.
+// REQUIRES: heaps_mutex is held. nullptr: out of memory, or all indices are in use.
 Arena* MapArena() {
   HEAPTAP_ASSERT(heaps_mutex.IsMine());
   constexpr size_t kBytes = RoundUp(sizeof(Arena), kPageSize);
@@ -42,8 +42,8 @@ Arena* MapArena() {
   return arena;
 }
 
-// Calls `act` for each heap of the arena but the shared one, while no other thread uses the heap. REQUIRES: heaps_mutex
-// is held.
+// Calls `act` for each heap of the arena except the shared one. The heap's thread may be using it. REQUIRES:
+// heaps_mutex is held.
 template <typename Act>
 void ForEachHeapOf(const Arena& arena, Act act) {
   HEAPTAP_ASSERT(heaps_mutex.IsMine());
@@ -73,15 +73,15 @@ void LeaveSlabsOf(Arena& arena) {
   ForEachHeapOf(arena, [](Heap* heap) {
     // The child of a fork cannot know in what state such a heap is; no thread will use it.
     if (heap == current_heap || heap->state == HeapState::kAbandoned) return;
-    // A thread that is bound to the arena may be in a slow path about another one's block. Such a slow path waits for
-    // none of these locks, and the next one waits for the borrower.
+    // A thread that is bound to the arena may be in a slow path for a block of another arena. This slow path waits for
+    // none of these locks, and the thread's next slow path waits for the borrower.
     BorrowedHeap borrowed(heap);
     while (heap->busy.load(std::memory_order_acquire) != 0) SystemCall(SYS_sched_yield);
     heap->LeaveSlabs();
   });
 }
 
-// Releases the slab or run, whose blocks are given up.
+// Releases a slab or run whose blocks the program has given up.
 void Release(Arena& arena, Slab* slab, uintptr_t owner, bool returns_memory) {
   if (owner == kRunOwner) return FreeRun(slab, returns_memory);
   if (owner == kSampledOwner && !observer::DiscardBlocks(arena, slab)) return;
@@ -92,7 +92,7 @@ void Release(Arena& arena, Slab* slab, uintptr_t owner, bool returns_memory) {
   ReleaseUnits(slab, !is_clean);
 }
 
-// Of all slabs and runs. Other arenas' may come and go meanwhile.
+// Releases all slabs and runs of the arena. Those of other arenas may come and go meanwhile.
 void ReleaseUnitsOf(Arena& arena, bool returns_memory) {
   for (unsigned shift : {kShortShift, kLongShift}) {
     // Acquire: the next chunk's header is written.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How an explicit arena comes and goes, and how a thread gets to one (arena.h).
+// Making and destroying explicit arenas, and binding threads to arenas (arena.h).
 //
 // Any thread, any time after StartThreads. REQUIRES: no lock is held, and the thread is in no HeapScope.
 #ifndef HEAPTAP_ALLOCATOR_CORE_ARENA_LIFE_H_
@@ -10,17 +10,18 @@
 
 namespace heaptap {
 
-// Makes an arena, with the index of the one that was destroyed last, if there is one. nullptr: out of memory, or there
-// are as many as there can be.
+// Makes an arena. It gets the index of the arena that was destroyed last, if there is one. nullptr: out of memory, or
+// all indices are in use.
 Arena* MakeArena();
 
-// Frees all blocks of an explicit arena. With `returns_memory`, their memory goes back to the system. No thread may use
-// one of these blocks, or allocate or free one, at the same time or later. False, and nothing has changed: it is
-// arena 0, or another thread is discarding its blocks; or, with `returns_memory`, a thread is bound to it.
-// With `returns_memory` no thread can be bound to the arena any more, and RetireArena must follow.
+// Frees all blocks of an explicit arena. With `returns_memory`, their memory goes back to the system. No thread may
+// allocate or free a block of the arena during the call, or use one of these blocks during the call or later. False,
+// and nothing has changed: the arena is arena 0, or another thread is discarding its blocks; or, with `returns_memory`,
+// a thread is bound to it. With `returns_memory` no thread can be bound to the arena any more, and RetireArena must
+// follow.
 bool DiscardBlocks(Arena& arena, bool returns_memory);
 
-// Destroys an arena whose blocks DiscardBlocks has returned to the system; what it has counted is forgotten.
+// Destroys an arena whose blocks DiscardBlocks has returned to the system, and clears its counts.
 void RetireArena(Arena& arena);
 
 // The calling thread allocates in the arena from now on. False, and nothing has changed: out of memory, the thread is

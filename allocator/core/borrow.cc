@@ -14,7 +14,7 @@
 namespace heaptap {
 namespace {
 
-// Every thread of the process that runs executes a full barrier. False: the kernel refuses.
+// Makes every running thread of the process execute a full barrier. False: the kernel refuses.
 bool BarrierInAllThreads() {
   const long result = SystemCall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0);
   if (result != -EPERM) return result == 0;

@@ -4,9 +4,9 @@
 // come to collect it.
 //
 // The borrower and the owner's slow paths exclude each other; the owner's fast paths go on. A slow path stores `busy`
-// and then reads `borrowed`; a borrower stores `borrowed` and then reads `busy`. Of the two, one sees the other,
-// because the borrower makes every running thread of the process execute a barrier (membarrier(2)) in between. So the
-// owner needs none of its own.
+// and then reads `borrowed`; a borrower stores `borrowed` and then reads `busy`. At least one of the two sees the
+// other's store, because the borrower makes every running thread of the process execute a barrier (membarrier(2)) in
+// between. So the owner needs no barrier of its own.
 #ifndef HEAPTAP_ALLOCATOR_CORE_BORROW_H_
 #define HEAPTAP_ALLOCATOR_CORE_BORROW_H_
 
@@ -18,8 +18,8 @@
 
 namespace heaptap {
 
-// REQUIRES: the lock of heaps is held (heap_list.h), so there is one borrower at a time; the heap is not the
-// calling thread's. Only what heap.h allows a borrower may be done with the heap.
+// REQUIRES: the lock of heaps is held (heap_list.h), so there is one borrower at a time; the heap is not the calling
+// thread's. The caller may do with the heap only what heap.h allows a borrower.
 class BorrowedHeap {
  public:
   // Does not wait.
@@ -47,7 +47,7 @@ inline void SetBusy(Heap* heap) {
   std::atomic_signal_fence(std::memory_order_seq_cst);
 }
 
-// For a slow path that has found its heap borrowed: waits until it is given back, which is after a bounded number of
+// For a slow path that has found its heap borrowed: waits until the heap is given back, which takes a bounded number of
 // steps of the borrower. Sets `busy` again.
 void WaitForBorrower(Heap* heap);
 

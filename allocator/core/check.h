@@ -12,10 +12,10 @@
 //   - in the handlers of fork: the heaps that the calling thread may read, the pools of sampled blocks, the units;
 //   - in the stress test, after each step.
 //
-// Equations and bounds: what only the owner of a slab changes, or only the holder of a lock, is checked as an equation.
-// Other threads push on Slab::remote_free and Heap::wakes at any time, but only the owner takes blocks or slabs off. A
-// check reads the list once, and all that it finds there stays until the check ends; what is pushed later is missing.
-// So these are bounds, or are not checked:
+// Equations and bounds: a value that only a slab's owner or a lock's holder changes is checked as an equation. Other
+// threads push on Slab::remote_free and Heap::wakes at any time, but only the owner takes blocks or slabs off. A check
+// reads such a list once. All that it finds there stays until the check ends, but it misses what is pushed later. So
+// the following are checked as bounds, or not at all:
 //
 //   live == used - ready - |remote_free|     live blocks are on no list: ready + |remote_free| <= used
 //   active == used units + huge blocks       huge blocks are counted without a lock: used units <= active
@@ -50,7 +50,7 @@ inline constexpr uint32_t kCheckedPerSlowPath = 32;
 // By how many blocks |local_free| may differ from carved - used. Changes in the handlers of fork only.
 extern std::atomic<uint32_t> check_slack;
 
-// Print the equation and abort, unless it holds. Any thread.
+// Print the equation and abort if it does not hold. Any thread.
 void CheckEqual(const char* equation, const void* object, uint64_t left, uint64_t right);
 void CheckLess(const char* equation, const void* object, uint64_t left, uint64_t right);
 void CheckAtMost(const char* equation, const void* object, uint64_t left, uint64_t right);
@@ -58,11 +58,11 @@ inline void CheckThat(const char* statement, const void* object, bool holds) {
   CheckEqual(statement, object, holds, 1);
 }
 
-// Whether the process has no thread but the calling one, and ThreadSanitizer's own.
+// Whether the calling thread is the only one of the process, apart from ThreadSanitizer's own.
 bool IsOnlyThread();
 
-// A slab of a heap or of a pool of sampled blocks. Returns how many blocks it has looked at. REQUIRES: the caller is
-// the heap's user, or holds the pool's lock.
+// Checks a slab of a heap or of a pool of sampled blocks. Returns how many blocks it has looked at. REQUIRES: the
+// caller is the heap's user, or holds the pool's lock.
 size_t CheckSlab(const Slab* slab);
 
 // How much a check has seen.
@@ -71,11 +71,12 @@ struct Checked {
   size_t blocks;  // free ones
 };
 
-// The slabs of a class that are on a heap's or a pool's list. `owner`: of each of them. REQUIRES: as above.
+// Checks the slabs of a class that are on a heap's or a pool's list. `owner`: the owner word of each slab. REQUIRES: as
+// above.
 void CheckQueue(const SlabList& queue, unsigned size_class, uintptr_t owner, Checked* checked);
 
-// A heap, with the slabs on its queues and on its list of wakes. REQUIRES: the caller uses the heap, or the
-// heap has no user and the caller holds the lock of heaps.
+// Checks a heap, with the slabs on its queues and on its list of wakes. REQUIRES: the caller uses the heap, or the heap
+// has no user and the caller holds the lock of heaps.
 Checked CheckHeap(const Heap* heap);
 
 // What CheckChunk adds up.
@@ -89,15 +90,16 @@ struct UnitSums {
   size_t dirty_bytes;
 };
 
-// REQUIRES: the caller holds the locks of units, the one for purging too.
+// REQUIRES: the caller holds the locks of units, including the lock for purging.
 void CheckChunk(const Chunk* chunk, UnitSums* sums);
 
-// Entries outside [begin, end) have never been written. REQUIRES: as above; `sums` of all chunks.
+// Checks chunk_table, whose entries outside [begin, end) have never been written. `sums`: those of all chunks.
+// REQUIRES: as above.
 void CheckChunkTable(size_t begin, size_t end, const UnitSums& sums);
 
-// The heap, all units, and that each slab of the heap that is not full is on one of its queues. While another thread
-// purges, only the heap. Returns how many blocks and units it has looked at. REQUIRES: the caller is the heap's user;
-// no lock is held but that of the fallback heap.
+// Checks the heap, all units, and that each slab of the heap that is not full is on one of its queues. While another
+// thread purges, checks only the heap. Returns how many blocks and units it has looked at. REQUIRES: the caller is the
+// heap's user; no lock is held but that of a shared heap.
 size_t CheckHeapAndUnits(const Heap* heap);
 
 // What HeapScope does at its end. REQUIRES: as above.

@@ -22,8 +22,8 @@ void CheckFreeUnit(const Chunk* chunk, const Slab* unit, UnitSums* sums) {
   sums->dirty_bytes += size_t{1} << chunk->shift;
 }
 
-// The units of a slab or a run, which begins with this one. Returns how many these are. Its owner word may not be set
-// yet, since that is the business of the thread that gets it.
+// Checks the units of the slab or run that begins with unit `first`. Returns their number. The owner word may not be
+// set yet: the thread that gets the slab or run sets it.
 size_t CheckTenant(const Chunk* chunk, size_t first, UnitSums* sums) {
   const Slab* slab = reinterpret_cast<const Slab*>(chunk) + first;
   const size_t count = slab->units;
@@ -47,7 +47,7 @@ size_t CheckTenant(const Chunk* chunk, size_t first, UnitSums* sums) {
   return count;
 }
 
-// The free bits, one by one.
+// Checks the free bits, one by one.
 void CheckFreeBits(const Chunk* chunk) {
   CheckThat("unit 0 is not free", chunk, !IsFree(chunk, 0));
   size_t longest = 0;

@@ -14,14 +14,15 @@ constinit thread_local uint64_t slow_paths_left = kCheckInterval;
 
 uintptr_t OwnerWordOf(const Heap* heap) { return reinterpret_cast<uintptr_t>(heap) | core_options.owner_bits; }
 
-// A slab that the heap points to is one of those on the queue, all of which are sound.
+// Checks that a slab that the heap points to is on the queue, all of whose slabs have been checked.
 void CheckIsQueued(const char* statement, const Heap* heap, unsigned size_class, const Slab* wanted) {
   const Slab* slab = heap->classes[size_class].queue.first();
   while (slab != nullptr && slab != wanted) slab = slab->next;
   CheckThat(statement, heap, slab == wanted);
 }
 
-// REQUIRES: the queue was checked. CheckSlab has looked at the ready blocks, and that a list is all one slab's.
+// REQUIRES: the queue was checked. CheckSlab has checked the ready blocks, and that all blocks of a list are in one
+// slab.
 void CheckReady(const Heap* heap, unsigned c) {
   const Block* list = heap->ready[c];
   const BlockList& rest = heap->classes[c].rest;
@@ -59,7 +60,7 @@ void CheckWakes(const Heap* heap, const Slab* slab) {
     CheckEqual("a slab on the list of wakes is the heap's: owner == heap", slab, owner & ~kFullBit, OwnerWordOf(heap));
     CheckThat("a wake on its way => full or wake_pending", slab, (owner & kFullBit) != 0 || slab->wake_pending);
     slab = slab->wake_next;
-    // Half as fast: in a circle the two meet.
+    // `behind` moves half as fast, so in a cycle the two pointers meet.
     if (count % 2 == 0) behind = behind->wake_next;
     CheckThat("a slab is on the list of wakes once", heap, slab == nullptr || slab != behind);
   }

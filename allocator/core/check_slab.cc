@@ -42,7 +42,7 @@ class FreeBlocks {
   uint64_t seen_[kMostBlocks / 64 + 1];
 };
 
-// The ready blocks of a heap that lie in the slab.
+// Adds the ready blocks of the heap that lie in the slab. Returns their number.
 uint32_t AddReady(const Heap* heap, const Slab* slab, FreeBlocks* blocks) {
   const unsigned c = slab->size_class;
   uint32_t count = 0;
@@ -70,7 +70,7 @@ uint32_t AddReturned(const Slab* slab, FreeBlocks* blocks) {
   return count;
 }
 
-// Where memory is limited, slabs of long classes are short ones too.
+// Where memory is limited, a class of long slabs may have short ones too.
 bool IsUnitOf(const Slab* slab, unsigned size_class) {
   return IsUnit(slab) && (ChunkKind(slab) == ShiftOf(size_class) || ChunkKind(slab) == kShortShift);
 }
@@ -81,7 +81,7 @@ void CheckShape(const Slab* slab, bool is_sampled) {
   CheckThat("the class's units, or short ones", slab, IsUnitOf(slab, c));
   CheckEqual("size == kClassSize[size_class]", slab, slab->size, kClassSize[c]);
   if (is_sampled) {
-    // Less by the notes on samples (sampled_blocks.cc).
+    // The notes on samples take some of the bytes (sampled_blocks.cc).
     CheckAtMost("capacity <= bytes / size", slab, slab->capacity, SlabBytes(slab) / slab->size);
   } else {
     CheckEqual("capacity == bytes / size", slab, slab->capacity, SlabBytes(slab) / slab->size);
@@ -143,7 +143,7 @@ size_t CheckSlab(const Slab* slab) {
 void CheckQueue(const SlabList& queue, unsigned size_class, uintptr_t owner, Checked* checked) {
   const Slab* previous = nullptr;
   for (const Slab* slab = queue.first(); slab != nullptr; previous = slab, slab = slab->next) {
-    // Before anything of it is read.
+    // This check comes before anything of the slab is read.
     CheckThat("a slab on the queue is one, with the class's units or short ones", slab, IsUnitOf(slab, size_class));
     CheckEqual("a slab on the queue is one: address % sizeof(Slab) == 0", slab,
                reinterpret_cast<uintptr_t>(slab) % sizeof(Slab), 0);

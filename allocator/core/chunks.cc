@@ -172,7 +172,7 @@ Place Chunks::Find(size_t count, size_t alignment) {
 
 #ifdef HEAPTAP_DEBUG
 
-// Before anything of a chunk is read that a list leads to.
+// Called before anything is read of a chunk that a list leads to.
 static void CheckIsChunk(const Chunk* chunk) {
   CheckEqual("a chunk on a list is one: address % kChunkSize == 0", chunk,
              reinterpret_cast<uintptr_t>(chunk) % kChunkSize, 0);
@@ -185,7 +185,7 @@ void Chunks::Check() const {
   const Chunk* last = nullptr;
   for (const Chunk* chunk = first(); chunk != nullptr; chunk = chunk->next.load(std::memory_order_relaxed)) {
     CheckIsChunk(chunk);
-    // All chunks are in the address space once: a longer list leads back into itself.
+    // The address space has room for this many chunks, so a longer list leads back into itself.
     CheckAtMost("a chunk is on the list of all once", chunk, ++count, kChunkTableSize);
     with_room += chunk->longest != 0;
     last = chunk;

@@ -3,10 +3,10 @@
 // The chunks of one unit size, and which of their units are free. Chunks are kept in lists by the length of their
 // longest row of free units (Chunk::longest), so the time of a search does not depend on the number of chunks.
 //
-//   room of a chunk   the largest of 1, 2, ... 7, 8, 10, 12, 14, 16, 20, ... up to `longest`; 0 if that is 0
+//   room of a chunk   the largest of 1, 2, ... 7, 8, 10, 12, 14, 16, 20, ... up to `longest`; 0 if `longest` is 0
 //   list n            a ring of the chunks with room n, the latest arrival in front; n == 0 has no list
 //
-// Runs have exactly these lengths, since size classes have. So any chunk of list n or a later one has a place for n
+// Runs have exactly these lengths, because size classes do. So any chunk of list n or a later one has a place for n
 // units, and the first of these lists that is not empty is the best fit. An aligned place may need a search.
 //
 // Not thread safe, except first() and Chunk::next: a chunk is never removed. Zero-initialised state is valid: no chunk.
@@ -63,7 +63,7 @@ class Chunks {
   uint32_t used_lists_ = 0;  // a bit for each list that is not empty
 };
 
-// The first free unit at or after `unit`, or the first used one. The number of bits if there is none.
+// The first free unit (NextFree) or used unit (NextUsed) at or after `unit`. If there is none: the number of bits.
 size_t NextFree(const Chunk* chunk, size_t unit);
 size_t NextUsed(const Chunk* chunk, size_t unit);
 

@@ -13,9 +13,9 @@ namespace {
 
 constexpr uint32_t kMostSkips = 1023;
 
-// Threads that fail at once may count wrongly, which makes a difference of a few collections.
-constinit std::atomic<uint32_t> pause;  // failures without a collection after the last one that has not helped
-constinit std::atomic<uint32_t> left;   // failures of this pause that are still to come
+// Threads that fail at the same time may miscount, which adds or saves a few collections.
+constinit std::atomic<uint32_t> pause;  // failures between a collection that has not helped and the next collection
+constinit std::atomic<uint32_t> left;   // how many failures of this pause are still to come
 
 }  // namespace
 

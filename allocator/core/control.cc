@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// __atomic builtins and no std::atomic: C and eBPF programs share the struct.
+// This file uses __atomic builtins instead of std::atomic, because C and eBPF programs share the struct.
 #include "allocator/core/control.h"
 
 #include <stdint.h>
@@ -62,7 +62,7 @@ void ForgetCollector() {
   Write(::heaptap_control.collector_lg_sample, HEAPTAP_NO_RATE);
 }
 
-// Backwards: a collector that finds the first character finds the rest.
+// Writes backwards, so that a collector that finds the first character finds the rest.
 void SetHost(const char* name) {
   char(&host)[HEAPTAP_HOST_BYTES] = ::heaptap_control.host;
   size_t length = strnlen(name, sizeof(host) - 1);

@@ -59,7 +59,7 @@ inline bool IsActive() { return __atomic_load_n(&::heaptap_control.active, __ATO
 void SetActive(bool is_active);
 
 // lg of the mean bytes between samples: the collector's value, or else the process's own. The collector may choose any
-// number; the one in force is at most HEAPTAP_MAX_LG_SAMPLE.
+// number; the lg in force is at most HEAPTAP_MAX_LG_SAMPLE.
 inline uint32_t ChosenLgInterval() {
   const uint32_t own = __atomic_load_n(&::heaptap_control.lg_sample, __ATOMIC_RELAXED);
   const uint32_t collectors = __atomic_load_n(&::heaptap_control.collector_lg_sample, __ATOMIC_RELAXED);
@@ -90,7 +90,7 @@ uint32_t LatestTableRequest();
 // Whether the request has been answered. The numbers may wrap.
 bool IsTableRequestAnswered(uint32_t request);
 
-// The calling thread begins to wait: one more of what a field of heaptap_waits counts.
+// The calling thread begins to wait: adds one to a field of heaptap_waits.
 using Wait = uint32_t heaptap_waits::*;
 void CountWait(Wait wait);
 

@@ -15,7 +15,7 @@ ssize_t DirtyDecay();
 // REQUIRES: milliseconds >= -1.
 void SetDirtyDecay(ssize_t milliseconds);
 
-// Memory goes back to the system when it is freed, however short ago, while more bytes than this are dirty: a process
+// While more bytes than this are dirty, freed memory goes back to the system, however recently it was freed: a process
 // that frees much at once may be idle from then on. With dirty_decay_ms:-1 there is no bound.
 size_t DirtyBound();
 

@@ -17,7 +17,7 @@
 
 namespace heaptap {
 
-// How many bytes of a newly allocated block may have other contents than zeros; all further ones read as zero.
+// How many bytes at the beginning of a newly allocated block may be other than zero; all later bytes read as zero.
 inline size_t UnknownBytes(void* pointer) {
   unsigned kind = ChunkKind(pointer);
   bool junk = core_options.fill_on_allocation == FillOnAllocation::kJunk;
@@ -41,12 +41,13 @@ inline void Clear(void* pointer, size_t bytes) { ClearAfter(pointer, 0, bytes); 
 
 // Fills a newly allocated block of this usable size as the options ask.
 void Fill(void* pointer, size_t usable);
-// The same, if they ask for it.
+// Calls Fill if the options ask for filling.
 inline void FillNew(void* pointer, size_t usable) {
   if (HEAPTAP_UNLIKELY(core_options.fill_on_allocation != FillOnAllocation::kNothing)) Fill(pointer, usable);
 }
 
-// Fills the part by which a block has grown in place. `is_zero`: this part already reads as zero. `zero`: it must.
+// Fills the part by which a block has grown in place. `is_zero`: this part already reads as zero. `zero`: it must read
+// as zero.
 void FillGrown(void* pointer, size_t old_usable, size_t usable, bool is_zero, bool zero);
 
 }  // namespace heaptap

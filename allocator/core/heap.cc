@@ -31,8 +31,8 @@ uint32_t Heap::CountReady(unsigned size_class) const {
   return Length(ready[size_class]) + static_cast<uint32_t>(fresh_bytes / kClassSize[size_class]);
 }
 
-// The number of blocks on a list of remotely freed blocks that should have `count`. A double free makes a cycle, which
-// is reported and cut: a short one always, any other if every call takes its slow path.
+// The number of blocks on a list of remotely freed blocks that should have `count` blocks. A double free makes a cycle,
+// which is reported and cut: a short cycle always, any other if every call takes its slow path.
 uint32_t CheckedCount(Block* first, uint32_t count, const Slab* slab) {
   bool is_cycle = count > slab->used || IsShortCycle(first);
   if (HEAPTAP_UNLIKELY(core_options.owner_bits != 0) && !is_cycle) {
@@ -45,8 +45,8 @@ uint32_t CheckedCount(Block* first, uint32_t count, const Slab* slab) {
   return CutCycle(first);
 }
 
-// Moves the remotely freed blocks to local_free. Visits the blocks that are there already, which are few or none where
-// time counts, and none of the others, which are in another processor's cache.
+// Moves the remotely freed blocks to local_free. Visits the blocks that are already on local_free, which are few or
+// none where time matters, and none of the moved blocks, which are in another processor's cache.
 void Heap::CollectRemote(Slab* slab) {
   if (RemoteCount(slab->remote_free.load(std::memory_order_relaxed)) == 0) return;
   // Acquire: pairs with FreeRemotely; the links in the blocks are written.
@@ -96,7 +96,7 @@ void Heap::FreeInFullSlab(Slab* slab, Block* block) {
 
 void Heap::SlabEmptied(Slab* slab) {
   HEAPTAP_ASSERT(slab->queued && IsEmptied(slab));
-  if (slab->wake_pending) return;  // ProcessWakes calls this again
+  if (slab->wake_pending) return;  // ProcessWake calls this again
   Renew(slab);
   Slab*& kept = classes[slab->size_class].empty;
   if (kept == nullptr || kept == slab) {
@@ -106,7 +106,7 @@ void Heap::SlabEmptied(Slab* slab) {
   Release(slab);
 }
 
-// If blocks are returned: forgets them.
+// If the slab has returned blocks: forgets them.
 void Heap::Renew(Slab* slab) {
   if (slab->returned == 0) return;
   Settle(slab);

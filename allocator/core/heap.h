@@ -5,12 +5,12 @@
 // For each class a heap has a ready list, from which malloc pops; fresh blocks, of which malloc takes the next when the
 // list is empty; and a queue of the slabs that may have free blocks. When no block is ready, the heap takes a batch
 // from one slab: the blocks that were freed since the slab's last turn go on the ready list, or else a few untouched
-// blocks become the fresh ones. The ready blocks are never more than the countdown allows. Freed blocks that are too
-// many are the rest of the batch, which goes on the ready list when the next countdown begins. So the blocks of a class
-// that are ready or in a rest always come from one slab. The ready list has its links in the blocks. Fresh blocks have
-// no links, so the program is the first to touch their memory.
+// blocks become the fresh ones. The ready blocks are never more than the countdown allows. Freed blocks beyond that
+// number are the rest of the batch, which goes on the ready list when the next countdown begins. So the blocks of a
+// class that are ready or in a rest always come from one slab. The ready list has its links in the blocks. Fresh blocks
+// have no links, so the program is the first to touch their memory.
 //
-// A slab without free blocks leaves the queue when a refill comes to it, unless the refill passes over it, and is full:
+// When a refill comes to a slab without free blocks and does not pass over it, the slab leaves the queue and is full:
 // its owner word has kFullBit, its remote word kNotifyBit. The next free brings the slab back. If the owner frees, it
 // finds that the owner word is not its heap, and takes the slow path (FreeInFullSlab). If another thread frees, it
 // takes the notify bit and sends a wake: it pushes the slab on the heap's list of wakes. A refill processes a few of
@@ -68,7 +68,7 @@ class SharedCount {
 struct ClassCounts {
   SharedCount handed_out;  // blocks of batches
   SharedCount refills;
-  SharedCount taken_back;  // those that were put back
+  SharedCount taken_back;  // blocks that were put back
   SharedCount flushes;
   SharedCount slabs_made;
 
@@ -77,7 +77,7 @@ struct ClassCounts {
   }
 };
 
-// What only slow paths use of a class. A refill needs the first cache line.
+// The part of a class that only slow paths use. A refill needs the first cache line.
 struct alignas(64) HeapClass {
   SlabList queue;
   Slab* empty;           // a queued slab with no used block, kept so that loops do not release it
@@ -88,10 +88,10 @@ struct alignas(64) HeapClass {
   Slab* idle;  // the value of `empty` at the last ReleaseIdle
 };
 
-// How far a borrower has come with the queues of a heap.
+// How far a walk through the queues of a heap has come.
 struct QueuePosition {
   unsigned next_class = 0;
-  uint32_t left = 0;  // slabs to be visited of the class before that
+  uint32_t left = 0;  // slabs of the class before next_class that are still to be visited
 };
 
 // Where the search for free pages begins: at the class of kLeastSparseSize.
@@ -114,7 +114,7 @@ struct Heap {
   bool orphaned;                   // parked by a fork, without a Flush
   ArenaIndex arena;                // of its slabs
   uint8_t exit_rounds;             // calls of the thread's destructor so far
-  uint32_t thread_id;              // of its thread, if nothing tells of the thread's end (heap_list.h); or 0
+  uint32_t thread_id;              // of its thread, if nothing reports the thread's end (heap_list.h); else 0
   uint64_t serial;                 // from 1 on; 0: the empty heap, and the shared heaps of arenas
   Heap* next_parked;
   Heap* next;  // in the list of all heaps
@@ -122,22 +122,22 @@ struct Heap {
   alignas(Countdown) unsigned char observer_state[observer::kStateBytes];
 
   bool has_more;          // the last borrower has left wakes (under heaps_mutex)
-  uint64_t refills_seen;  // by the last round that looked whether the heap is idle (under heaps_mutex)
-  uint64_t owed_frees;    // bytes that a borrower must add to `counters`, which only the owner may do
+  uint64_t refills_seen;  // CountRefills() when a round last checked whether the heap is idle (under heaps_mutex)
+  uint64_t owed_frees;    // freed bytes that a borrower has found, and that only the owner may add to `counters`
 
   // For heap_sparse.cc.
-  QueuePosition growing;    // how far the search has come that each new slab continues
-  QueuePosition aging;      // and the one for pages that have been free for long
+  QueuePosition growing;    // how far the search that each new slab continues has come
+  QueuePosition aging;      // how far the search for pages that have been free for long has come
   uint64_t returned_ahead;  // bytes that the heap has returned and not yet taken again with new slabs
   bool is_aging;
 
-  // Wakes that the owner has taken off `wakes` and not yet processed, by Slab::wake_next.
+  // Wakes that the owner has taken off `wakes` and not yet processed, linked by Slab::wake_next.
   Slab* taken_wakes;
 
   // The slab of another heap whose notify bit the thread is about to take, until its wake is on the list.
   std::atomic<Slab*> waking;
 
-  // The list of wakes, by Slab::wake_next. Other threads write it, so it has its own cache line.
+  // The list of wakes, linked by Slab::wake_next. Other threads write it, so it has its own cache line.
   alignas(64) std::atomic<Slab*> wakes;
 
   // The result of Take. Exactly one holds: block != nullptr; weight != 0; both are zero, and there is no memory.
@@ -185,12 +185,13 @@ struct Heap {
   // Collects the blocks that other threads have freed, and releases all empty slabs.
   void Scavenge();
 
-  // The heap takes a new slab of the class, which was not in memory: returns as many bytes of free pages of other
-  // classes' slabs, so that a program that changes from one size to another does not grow. Looks at a few slabs.
+  // Called when the heap takes a new slab of the class whose memory was not resident. Returns as many bytes of free
+  // pages from the slabs of other classes, so that a program that changes from one size to another does not grow. Looks
+  // at a few slabs.
   void MakeUpFor(size_t bytes, unsigned size_class);
-  // Begins to return the pages that were free already at the last call.
+  // Begins to return the pages that were already free at the last call.
   void BeginAging();
-  // Goes on with it, for a few slabs.
+  // Continues this work for a few slabs.
   void Age() {
     if (HEAPTAP_UNLIKELY(is_aging)) AgeSome();
   }
@@ -217,15 +218,15 @@ struct Heap {
 
   // For a borrower (borrow.h). The slabs whose blocks are all free because other threads have freed them leave the
   // heap, and go on the list `free_slabs`, linked by Slab::next. Nothing of the heap points to them any more. Both
-  // visit at most `most` slabs, and return false if there are more. ReclaimQueues goes on where *position says; a queue
-  // that it has visited as a whole has its old order again.
+  // visit at most `most` slabs, and return false if there are more. ReclaimQueues continues at *position; a queue that
+  // it has visited completely has its old order again.
   bool ReclaimWakes(uint32_t most, Slab** free_slabs);
   bool ReclaimQueues(uint32_t most, QueuePosition* position, Slab** free_slabs);
 
   // Refills of all classes so far. Any thread.
   uint64_t CountRefills() const;
 
-  // The heap has no thread whose allocations it counts.
+  // The heap counts for no thread from now on.
   void CountForNobody() { counters = &nobodys; }
 
   // Records the thread's peak if the program watches it.
@@ -259,7 +260,7 @@ struct Heap {
   static void* NoBlock(size_t, size_t) { return nullptr; }
   [[gnu::cold]] void RecordPeak();
   [[gnu::noinline]] void ProcessWakes();
-  // The next slab on a queue, which moves to the end of the queue. nullptr: the position was the last.
+  // The next slab on a queue, which moves to the end of the queue. nullptr: all queues have been visited.
   Slab* NextQueued(QueuePosition* position);
   void AgeSome();
   size_t ReturnPagesOf(Slab* slab, bool is_thorough);
@@ -274,7 +275,7 @@ inline uint64_t UnsettledBytes(const Slab* slab) {
   return uint64_t{slab->used_settled - slab->used} * slab->size;
 }
 
-// Counts them.
+// Counts these bytes as freed.
 inline void Heap::Settle(Slab* slab) {
   counters->deallocated += UnsettledBytes(slab);
   slab->used_settled = slab->used;

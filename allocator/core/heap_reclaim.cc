@@ -2,7 +2,7 @@
 //
 // What a borrower may take from a heap (borrow.h). The owner's slow paths wait, but its fast paths go on: malloc pops
 // ready blocks, and free pushes on local_free and lowers `used` of any slab that is not full. So a borrower touches
-// only slabs that these cannot reach: full ones, and those without a block that is ready or live.
+// only slabs that the fast paths cannot reach: full slabs, and slabs without a ready or live block.
 #include <stdint.h>
 
 #include <atomic>
@@ -12,7 +12,7 @@
 namespace heaptap {
 namespace {
 
-// The owner may lower `used` meanwhile. Acquire: pairs with PushLocalFree; what it has freed is on local_free.
+// The owner may lower `used` meanwhile. Acquire: pairs with PushLocalFree; what the owner has freed is on local_free.
 uint32_t UsedNow(const Slab* slab) { return __atomic_load_n(&slab->used, __ATOMIC_ACQUIRE); }
 
 // Whether other threads have freed all blocks of the slab that were ready or live. Then no fast path of the owner can
@@ -72,7 +72,7 @@ bool Heap::ReclaimWakes(uint32_t most, Slab** free_slabs) {
     }
   }
   while (kept != nullptr) {
-    // On this list, so that the next call begins with others.
+    // The slab goes on `wakes`, not on `taken_wakes`, so that the next call begins with other slabs.
     Slab* slab = kept;
     kept = slab->wake_next;
     PushWake(this, slab);
@@ -93,7 +93,7 @@ Slab* Heap::NextQueued(QueuePosition* position) {
       queue.MoveFirstToBack();
       return slab;
     }
-    position->left = 0;  // the owner has used them up meanwhile
+    position->left = 0;  // the owner has taken the other slabs off the queue meanwhile
   }
 }
 

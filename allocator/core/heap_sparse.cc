@@ -11,16 +11,16 @@ namespace heaptap {
 namespace {
 
 // The most slabs that one slow path looks at. Looking at a slab takes a few microseconds, and returning a row of pages
-// takes one more, so the search stops once enough is returned.
+// takes one microsecond more, so the search stops once enough is returned.
 constexpr int kLooks = 8;
 
 // A class with fewer queued slabs needs their free blocks itself.
 constexpr uint32_t kSpareSlabs = 4;
 
-// A slab is searched again when it has this part of its blocks more to search.
+// A slab is searched again when one part in this many of its blocks has become free since the last search.
 constexpr uint32_t kSearchShare = 16;
 
-// Whether the slab has given no block since the last call, or has more free blocks than then.
+// Whether the slab had free blocks at the last call, and has at least as many now.
 bool IsIdle(Slab* slab) {
   const uint32_t free = slab->carved - slab->used;
   const bool is_idle = slab->seen_free != 0 && free >= slab->seen_free;
@@ -30,7 +30,8 @@ bool IsIdle(Slab* slab) {
 
 }  // namespace
 
-// Returns the bytes. `is_thorough`: even if it was searched a moment ago, or has probably none.
+// Returns the free pages of the slab to the system. The result is their bytes. `is_thorough`: searches the slab even if
+// it was searched a moment ago or probably has no free page.
 size_t Heap::ReturnPagesOf(Slab* slab, bool is_thorough) {
   CollectRemote(slab);
   if (IsEmptied(slab)) {

@@ -15,7 +15,7 @@
 namespace heaptap {
 namespace {
 
-// A kept mapping serves for blocks from a half of its size to twice its size: larger changes cost more than they save.
+// A kept mapping serves for blocks from half its size to twice its size: larger changes cost more than they save.
 constexpr size_t kMostRatio = 2;
 
 struct Entry {
@@ -30,7 +30,7 @@ constinit Entry entries[kMostKeptHuge]{};
 constinit unsigned entry_count;
 constinit size_t kept_bytes;
 
-// Blocks that have left the cache and are unmapped when the lock is free.
+// Blocks that have left the cache and are unmapped once the lock is released.
 struct Leaving {
   Huge* blocks[kMostKeptHuge];
   unsigned count = 0;
@@ -91,7 +91,7 @@ void UnmapHuge(Huge* huge) {
   const size_t mapped = huge->mapped;
   AddToFigure(&heaptap_statistics::mapped, -static_cast<int64_t>(mapped));
   AddToFigure(&heaptap_statistics::metadata, -static_cast<int64_t>(kPageSize));
-  // A part of a mapping may stay mapped. Nothing finds it again.
+  // The system may refuse to unmap a part of a larger mapping. Then the addresses are lost, and only the pages go back.
   if (!Unmap(huge, mapped + kPageSize)) DiscardPages(huge, mapped + kPageSize);
 }
 

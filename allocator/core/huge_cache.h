@@ -20,10 +20,10 @@ namespace heaptap {
 struct Huge {
   size_t size;    // usable
   size_t mapped;  // bytes of the mapping, without the descriptor's page
-  // How many bytes at the beginning earlier blocks in this mapping may have written; when a block begins, all others
-  // read as zero.
+  // How many bytes at the beginning earlier blocks in this mapping may have written; when a block begins, all other
+  // bytes read as zero.
   size_t written;
-  uint64_t sample;   // its serial number as a sample; 0: it is none
+  uint64_t sample;   // its serial number as a sample; 0: it is not a sample
   size_t requested;  // the size that the program requested
   ArenaIndex arena;
 };

@@ -10,7 +10,7 @@
 
 namespace heaptap {
 
-// Tells the kernel whether to back new memory with huge pages, by the option thp. thp:default forbids them, unless
+// Tells the kernel whether to back new memory with huge pages, as the option thp says. thp:default forbids them, unless
 // `kernel_may_decide`.
 void AdviseHugePages(void* address, size_t size, bool kernel_may_decide);
 

@@ -27,22 +27,23 @@ Huge* DescriptorOf(void* pointer) { return reinterpret_cast<Huge*>(static_cast<c
 
 char* HugeMemory(Huge* huge) { return reinterpret_cast<char*>(huge) + kPageSize; }
 
-// Runs from this size on go back to the system at once while much is dirty. The memory of a smaller
-// one is not worth a system call: PurgeExcess returns them together.
+// Runs from this size on go back to the system at once while much is dirty. A smaller run is not worth a system call of
+// its own: PurgeExcess returns several together.
 constexpr size_t kEagerMinimum = 1024 * 1024;
 
-// Milliseconds. A block that was freed so long ago is less likely to be the next one than a block that is freed now.
+// Milliseconds. Memory that was freed this long ago is less likely to be used for the next block than memory that is
+// freed now.
 constexpr uint64_t kOld = 20;
 
 bool IsDirtyAbove(size_t bytes) { return ReadFigure(&heaptap_statistics::dirty) > bytes; }
 
-// Whether as much is dirty as may be, although older memory has gone back to the system.
+// Whether dirty memory exceeds the bound even after older memory has gone back to the system.
 bool IsRoomUsedUp() {
   const size_t bound = DirtyBound();
   if (!IsDirtyAbove(bound)) return false;
   Purge(kOld);
-  // The bound falls while a process frees all that it has. Where blocks come and go, it stays, and so does young
-  // memory.
+  // The bound falls while a process frees all that it has. Where blocks come and go, the bound stays the same, and
+  // young memory is kept.
   if (IsDirtyAbove(bound + bound / 4)) Purge(0);
   return IsDirtyAbove(bound);
 }
@@ -81,7 +82,8 @@ void BeginBlock(void* pointer, Descriptor* block, size_t requested) {
   if (weight != 0) observer::Allocated(pointer, {block->size, requested, block->sample}, weight);
 }
 
-// The reverse, before the block is freed or gets a new size: the observer sees it while its memory is still valid.
+// The reverse of BeginBlock, before the block is freed or gets a new size: the observer sees the block while its memory
+// is still valid.
 template <typename Descriptor>
 void EndBlock(void* pointer, const Descriptor* block) {
   AddToFigure(&heaptap_statistics::large, -static_cast<int64_t>(block->size));
@@ -110,12 +112,12 @@ bool ResizeHugeMapping(Huge* huge, size_t mapped) {
   if (!ResizeMapping(huge, huge->mapped + kPageSize, mapped + kPageSize)) return false;
   CountMapped(static_cast<int64_t>(mapped) - static_cast<int64_t>(huge->mapped));
   huge->mapped = mapped;
-  // What the mapping has lost would read as zero again.
+  // If the mapping grows again, the bytes that it has lost read as zero.
   if (huge->written > mapped) huge->written = mapped;
   return true;
 }
 
-// One that was kept. nullptr: there is none of about this size.
+// A kept block, resized. nullptr: there is none of about this size.
 Huge* ReuseHuge(size_t mapped) {
   Huge* huge = TakeHuge(mapped);
   if (huge == nullptr || ResizeHugeMapping(huge, mapped)) return huge;
@@ -130,7 +132,7 @@ Huge* MapHuge(size_t mapped, size_t alignment) {
   CountMapped(static_cast<int64_t>(mapped));
   AddToFigure(&heaptap_statistics::metadata, kPageSize);
   Huge* huge = DescriptorOf(pointer);
-  // With the descriptor's page, so that all of it is one mapping: the system moves no others.
+  // The descriptor's page is included, so that the whole block is one mapping: the system cannot move several at once.
   AdviseHugePages(huge, mapped + kPageSize, true);
   huge->mapped = mapped;
   return huge;
@@ -233,7 +235,8 @@ void* MoveHuge(Arena& arena, Huge* huge, size_t size, size_t requested) {
   EndBlock(source, huge);
   SetHuge(source, false);
   if (!MoveMapping(huge, old_mapped + kPageSize, mapped + kPageSize, target - kPageSize)) {
-    // The process has no mappings left, or the system no memory. The block stays at its address, as a new allocation.
+    // The process can have no more mappings, or the system has no memory. The block stays at its address, as a new
+    // allocation.
     SetHuge(source, true);
     BeginBlock(source, huge, huge->requested);
     return nullptr;

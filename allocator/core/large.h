@@ -3,8 +3,8 @@
 // Blocks outside slabs: runs of units up to kRunMaximum bytes, and huge blocks, each with its own mapping. Small sizes
 // with an alignment that no slab provides are served here too.
 //
-// A huge block begins at a multiple of the chunk size; the page before it holds its descriptor. Freed ones may be kept
-// for the next ones (huge_cache.h).
+// A huge block begins at a multiple of the chunk size; the page before it holds its descriptor. Freed huge blocks may
+// be kept for later ones (huge_cache.h).
 //
 // Any thread, any time after observer::BeforeUse. These functions report samples among such blocks to the observer.
 #ifndef HEAPTAP_ALLOCATOR_CORE_LARGE_H_
@@ -29,7 +29,7 @@ bool IsInsideHuge(const void* pointer);
 // `requested`: the size that the program requested. nullptr: out of memory.
 void* AllocateLarge(Arena& arena, size_t size, size_t alignment, size_t requested);
 
-// `returns_memory`: to the system, at once.
+// `returns_memory`: the memory goes back to the system at once.
 void FreeRun(Slab* run, bool returns_memory = false);
 void FreeHuge(Huge* huge, bool returns_memory = false);
 
@@ -40,7 +40,7 @@ bool ResizeRun(Slab* run, size_t size, size_t requested);
 bool ResizeHuge(Huge* huge, size_t size, size_t requested);
 
 // Moves a huge block, perhaps to another arena, by moving its pages instead of copying them. nullptr: out of memory, or
-// the program has changed a property of some of the pages; and the block is unchanged.
+// the program has changed a property of some of the pages. The block is unchanged then.
 void* MoveHuge(Arena& arena, Huge* huge, size_t size, size_t requested);
 
 }  // namespace heaptap

@@ -27,11 +27,11 @@ inline bool FitsSlab(size_t usable, size_t alignment) {
   return usable != 0 && usable <= kSmallMaximum && usable % alignment == 0;
 }
 
-// An allocation that the observer wants. nullptr: there is no memory for it. Inlined: a frame of the allocator costs
-// one of the program on deep stacks.
+// An allocation that the observer wants. nullptr: there is no memory for it. Inlined, because on deep stacks each frame
+// of the allocator takes the place of one of the program's frames.
 [[gnu::always_inline]] inline void* AllocateObserved(Arena& arena, unsigned size_class, uint64_t weight,
                                                      size_t requested) {
-  // Before the observer reads it.
+  // Counted before the observer reads the counter.
   thread_counters.allocated += kClassSize[size_class];
   void* pointer = observer::AllocateBlock(arena, size_class, requested, weight);
   if (HEAPTAP_LIKELY(pointer != nullptr)) return pointer;
@@ -39,7 +39,7 @@ inline bool FitsSlab(size_t usable, size_t alignment) {
   return nullptr;
 }
 
-// AllocateAligned in the arena of this index.
+// Like AllocateAligned, in the arena with this index.
 void* AllocateAlignedIn(ArenaIndex index, size_t alignment, size_t size);
 
 }  // namespace heaptap

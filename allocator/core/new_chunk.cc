@@ -12,23 +12,23 @@
 namespace heaptap {
 namespace {
 
-// The first chunk of each kind. Small processes get by with it, so it takes little of what a limit of address space
-// allows, and no huge pages, which would inflate them.
+// The size of the first chunk of each kind. Small processes need no other chunk, so it takes little of a limited
+// address space, and no huge pages, which would make these processes larger.
 constexpr size_t kFirstChunk = 4 * 1024 * 1024;
 // Where mappings are limited, a chunk takes at most one part in this many of the limit.
 constexpr uint64_t kLimitShare = 16;
-// Once the system has refused a chunk, each takes at most one part in this many of what is left: what the program maps
-// needs some too.
+// Once the system has refused a chunk, each chunk takes at most one part in this many of what is left, because the
+// program's own mappings need some too.
 constexpr size_t kRefusedShare = 16;
 // While new memory is locked (mlockall), all of a new chunk is resident.
 constexpr size_t kLockedChunk = 1024 * 1024;
-// With either of them, slabs of all classes are short ones.
+// If either is set, the slabs of all classes are short.
 constinit bool is_refused;
 constinit bool is_locked;
 
 // With mlockall(MCL_FUTURE) the system refuses mappings beyond RLIMIT_MEMLOCK, of which chunk_table takes half at the
-// default limit. The part of it that was never written needs no lock. Nor do the parts of a chunk's first unit behind
-// its descriptors.
+// default limit. The part of chunk_table that was never written needs no lock. Neither does the part of a chunk's first
+// unit behind the descriptors.
 void UnlockTable(const WrittenEntries& written) {
   const auto page_at = [](size_t index) {
     return RoundUp(reinterpret_cast<uintptr_t>(chunk_table + index), kPageSize);
@@ -46,7 +46,7 @@ struct ChunkMapping {
   size_t size;
 };
 
-// Leaves at most `size` bytes of it, and at least `needed`.
+// Unmaps the end of the mapping, so that at most `size` bytes are left, but at least `needed`.
 void Cut(ChunkMapping* mapping, size_t size, size_t needed) {
   if (size < needed) size = needed;
   if (size >= mapping->size) return;
@@ -57,7 +57,7 @@ bool IsLocked(const ChunkMapping& mapping) {
   return !DiscardPages(static_cast<char*>(mapping.memory) + mapping.size - kPageSize, kPageSize);
 }
 
-// `needed`: a number of units. `share`: of the limit, for one chunk.
+// `needed`: bytes, a multiple of the unit size. `share`: how many bytes of the limit one chunk may take.
 ChunkMapping MapNewChunk(size_t needed, size_t size, uint64_t share, const WrittenEntries& written) {
   while (size > share && size > kFirstChunk) size /= 2;
   if (is_locked) size = kLockedChunk;

@@ -31,13 +31,13 @@ void BeforeUse();
 // --- sampling/ ---
 
 // Starts the observer's state of a new heap, with a random stream of `seed` that is the heap's own. A lock may be held
-// for this function and the next two.
+// during a call of this function and the next two.
 void StartHeap(Heap* heap, uint64_t seed);
 // Restarts the state in the child of a fork, where blocks may be ready.
 void RestartHeap(Heap* heap, uint64_t seed);
 // A thread takes the heap over.
 void AdoptHeap(Heap* heap);
-// The thread of a heap uses another one from now on.
+// The thread of a heap uses another heap from now on.
 void MoveThread(Heap* from, Heap* to);
 
 // Called before the heap looks for a block. The observer may put ready blocks back and change the countdown. In a
@@ -65,14 +65,14 @@ uint64_t NextSerial();
 
 // A block from a slab of the observer (kSampledOwner), for an allocation that it wants. nullptr: out of memory.
 void* TakeBlock(Arena& arena, unsigned size_class, size_t requested, uint64_t serial);
-// What TakeBlock was told. `requested` is the usable size if the observer does not keep requested sizes. The serial
-// number is kEnded after EndSample.
+// What TakeBlock was given for the block. `requested` is the usable size if the observer does not keep requested sizes.
+// The serial number is kEnded after EndSample.
 Sample SampleOf(const Slab* slab, const Block* block);
 inline constexpr uint64_t kEnded = UINT64_MAX;
-// The block is about to be freed. False: it is free already, and the free is refused (invalid_free.h). To free it once
-// more would give it away twice, or take its slab from blocks that live.
+// The block is about to be freed. False: it is free already, and the free is refused (invalid_free.h). Freeing it again
+// would hand it out twice, or release its slab while other blocks of the slab are live.
 bool EndSample(const Slab* slab, const Block* block);
-// Takes back a block that TakeBlock returned. REQUIRES: EndSample.
+// Takes back a block that TakeBlock returned. REQUIRES: EndSample has returned true for the block.
 void ReturnBlock(Slab* slab, Block* block);
 
 // A block for a wanted allocation is ready for use.
@@ -87,7 +87,7 @@ void* AllocateBlock(Arena& arena, unsigned size_class, size_t requested, uint64_
 // Frees a block that TakeBlock returned: calls EndSample, Freed and ReturnBlock.
 void FreeBlock(Slab* slab, Block* block);
 
-// Frees all live blocks of the observer's slab, as FreeBlock does. The observer uses the slab no more. False: another
+// Frees all live blocks of the observer's slab, as FreeBlock does. The observer no longer uses the slab. False: another
 // thread has released it since the caller looked (Trim). REQUIRES: no thread allocates or frees a block of the arena.
 bool DiscardBlocks(Arena& arena, Slab* slab);
 // Forgets what the arena has counted.
@@ -106,7 +106,7 @@ void ActiveGrew();
 
 // Whether the observer has work to do at the end of this slow path. In a HeapScope.
 bool IsAnythingDue();
-// Whether the core should ask that question after few slow paths. In a HeapScope.
+// Whether the core should call IsAnythingDue more often: every few slow paths. In a HeapScope.
 bool NeedsFrequentTicks();
 // Does the work that is due.
 void SlowPathEnds();

@@ -8,8 +8,8 @@
 
 namespace heaptap {
 
-// Reads a word that its owner may change at the same time, also on the fast paths, where it is not a std::atomic: gets
-// one of its values. ThreadSanitizer must not check this access.
+// Reads a word that its owner may be changing, even on the fast paths, where the word is not a std::atomic. Returns one
+// of the word's values. ThreadSanitizer must not check this access.
 template <typename Word>
 [[gnu::noinline, gnu::no_sanitize_thread]] Word Peek(const Word& word) {
   static_assert(sizeof(Word) <= sizeof(uint64_t));

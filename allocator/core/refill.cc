@@ -11,9 +11,9 @@
 namespace heaptap {
 namespace {
 
-// A batch of untouched blocks has about this many bytes, so that a rarely used class takes little memory...
+// The first batch of untouched blocks has about this many bytes, so that a rarely used class takes little memory.
 constexpr uint32_t kCarveBytes = 4096;
-// ... and grows with the use of the slab, up to this many blocks where blocks are larger.
+// Where that is fewer blocks than this, later batches grow with the use of the slab, up to this many blocks.
 constexpr uint32_t kCarveBlocks = 16;
 
 constexpr std::array<uint32_t, kSmallClasses> kFirstBatch = [] {
@@ -61,8 +61,9 @@ Slab* Heap::FindSlab(unsigned size_class) {
     }
     if (!HasBlocks(slab) && slab->returned != 0) TakeBack(slab, GoodBatch(slab));
     if (HasBlocks(slab)) break;
-    // A slab without blocks probably has some at its next turn, so one is passed over: to become full and to come back
-    // takes longer. Only one, so that a refill does not visit all slabs of which every block lives long.
+    // A slab without blocks probably has some at its next turn, so one slab is passed over: becoming full and coming
+    // back would take longer. Only one slab is passed over, so that a refill does not visit all slabs whose blocks all
+    // live long.
     if (!has_passed_over && slab->next != nullptr) {
       has_passed_over = true;
       slabs.MoveFirstToBack();
@@ -75,7 +76,7 @@ Slab* Heap::FindSlab(unsigned size_class) {
     Slab* another = NewSlab(size_class, OwnerWord(), arena);
     if (another == nullptr) return slab;
     mine.counts.slabs_made.Add(1);
-    // Before the slab is the first of its queue, which this turns.
+    // Before the slab becomes the first of its queue, because MakeUpFor rotates queues.
     if (another->fresh) MakeUpFor(SlabBytes(another), size_class);
     slabs.PushFront(another);
     return another;

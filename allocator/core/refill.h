@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The slow path of malloc within a heap, Heap::Take, which is inlined into each slow path of allocate.cc: a call would
-// cost as much as a tenth of it. What is rare is in refill.cc.
+// cost a tenth as much as the whole slow path. The rare parts are in refill.cc.
 #ifndef HEAPTAP_ALLOCATOR_CORE_REFILL_H_
 #define HEAPTAP_ALLOCATOR_CORE_REFILL_H_
 
@@ -16,8 +16,9 @@
 
 namespace heaptap {
 
-// A recycled batch of fewer blocks is "poor": it hardly pays for its slow path. The limit is a small share of a slab,
-// because to get n blocks from each batch the slabs of a class must keep n free blocks each.
+// A recycled batch is "poor" if it has fewer than kPoorBlocks blocks, and fewer than one part in kPoorShare of the
+// slab's blocks: it hardly pays for its slow path. The share is small, because to get n blocks from each batch the
+// slabs of a class must keep n free blocks each.
 inline constexpr uint32_t kPoorShare = 16;
 inline constexpr uint32_t kPoorBlocks = 16;
 // After this many poor batches, less the good ones, the class gets another slab.
@@ -72,7 +73,7 @@ inline void Heap::BeginTurn(unsigned size_class, Slab* slab) {
   counters->deallocated += UnsettledBytes(slab);
 }
 
-// Ends it. `count`: the blocks of the batch.
+// Ends the turn. `count`: the blocks of the batch.
 inline void Heap::EndTurn(unsigned size_class, Slab* slab, uint32_t count) {
   HeapClass& mine = classes[size_class];
   // By its next turn the slab probably has free blocks again, so it need not become full.
@@ -84,14 +85,14 @@ inline void Heap::EndTurn(unsigned size_class, Slab* slab, uint32_t count) {
 }
 
 // Puts blocks of the list on the ready list, as many as the countdown allows, and makes the others the rest. REQUIRES:
-// the class has no block that is ready or in a rest, and the countdown allows one at least.
+// the class has no block that is ready or in a rest, and the countdown allows at least one.
 [[gnu::always_inline]] inline void Heap::MakeReady(unsigned size_class, BlockList list) {
   HEAPTAP_ASSERT(IsUsedUp(size_class) && countdown().Allowance(size_class) != 0);
   const uint64_t limit = countdown().Allowance(size_class);
   if (HEAPTAP_UNLIKELY(list.length > limit)) {
     const auto count = static_cast<uint32_t>(limit);
     const uint32_t others = list.length - count;
-    // The blocks before the cut or those behind it, so that the shorter part is walked along.
+    // Takes the blocks before the cut or those behind it, so that the walk is along the shorter part.
     const bool takes_front = count <= others;
     Block* behind = CutBehind(list.first, takes_front ? count : others);
     classes[size_class].rest = {takes_front ? behind : list.first, others};
@@ -101,7 +102,7 @@ inline void Heap::EndTurn(unsigned size_class, Slab* slab, uint32_t count) {
   ready[size_class] = list.first;
 }
 
-// Makes the rest ready. REQUIRES: it is not empty; and as above.
+// Makes the rest ready. REQUIRES: the rest is not empty; and as for MakeReady.
 [[gnu::always_inline]] inline void Heap::MakeRestReady(unsigned size_class) {
   HEAPTAP_ASSERT(classes[size_class].rest.first != nullptr);
   const BlockList rest = classes[size_class].rest;
@@ -110,7 +111,7 @@ inline void Heap::EndTurn(unsigned size_class, Slab* slab, uint32_t count) {
 }
 
 // Makes a batch of at most `most` freed blocks, and takes one. REQUIRES: the slab is the first of its queue, its
-// local_free is not empty; and as MakeReady.
+// local_free is not empty; and as for MakeReady.
 [[gnu::always_inline]] inline void* Heap::Recycle(unsigned size_class, Slab* slab, uint32_t most) {
   HEAPTAP_ASSERT(slab == classes[size_class].queue.first() && slab->local_free != nullptr);
   BeginTurn(size_class, slab);
@@ -121,7 +122,7 @@ inline void Heap::EndTurn(unsigned size_class, Slab* slab, uint32_t count) {
   return TakeReady(size_class);
 }
 
-// Makes a batch, and takes a block. nullptr: out of memory. REQUIRES: as MakeReady.
+// Makes a batch, and takes a block. nullptr: out of memory. REQUIRES: as for MakeReady.
 [[gnu::always_inline]] inline void* Heap::Refill(unsigned size_class) {
   HEAPTAP_ASSERT(IsUsedUp(size_class) && countdown().Allowance(size_class) != 0);
   HeapClass& mine = classes[size_class];
@@ -144,7 +145,7 @@ inline void Heap::EndTurn(unsigned size_class, Slab* slab, uint32_t count) {
     if (has_rest && countdown().Allowance(size_class) != 0) MakeRestReady(size_class);
     return {nullptr, weight};
   }
-  // Only where the observer has begun another countdown.
+  // This happens only if the observer has begun another countdown.
   if (HEAPTAP_UNLIKELY(has_rest)) {
     MakeRestReady(size_class);
     return {TakeReady(size_class), 0};

@@ -66,7 +66,8 @@ inline constexpr unsigned kClasses = [] {
   return count;
 }();
 
-// The classes that are whole pages, in order: 4, 8, 12, 16, 20, ... KiB. From kEveryClassIsPages on, all classes are.
+// The classes that are whole pages, in order: 4, 8, 12, 16, 20, ... KiB. From kEveryClassIsPages on, all classes are
+// whole pages.
 inline constexpr size_t kEveryClassIsPages = 4 * kPageSize;
 inline constexpr unsigned kPageClasses = kClasses - ClassNumber(kEveryClassIsPages) + 3;
 

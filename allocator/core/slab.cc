@@ -10,9 +10,9 @@
 namespace heaptap {
 namespace {
 
-// Division by a class size as a multiplication, which takes a third of the time: offset / size is
-// offset * kReciprocal >> kReciprocalShift. Exact for offsets in a slab: kReciprocal is too large by at
-// most 1, so the product by at most the offset, and offset * size < 2^kReciprocalShift.
+// Division by a class size as a multiplication, which takes a third of the time: offset / size is offset * kReciprocal
+// >> kReciprocalShift. Exact for offsets in a slab: kReciprocal is too large by at most 1, so the product is too large
+// by at most the offset, and offset * size < 2^kReciprocalShift.
 constexpr unsigned kReciprocalShift = 40;
 static_assert(kLongShift + 16 < kReciprocalShift && kSmallMaximum < size_t{1} << 16);
 constexpr std::array<uint64_t, kSmallClasses> kReciprocal = [] {

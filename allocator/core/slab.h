@@ -47,8 +47,8 @@
 namespace heaptap {
 
 // The order of free's load of an owner word. It pairs with a borrower of the heap that has brought the slab back
-// (Heap::MarkNotFull). The compiler takes one instruction more for an acquire, so only the sanitizer gets one; others
-// have a fence behind the load.
+// (Heap::MarkNotFull). An acquire load would cost one more instruction, so only builds with ThreadSanitizer have one;
+// other builds have a fence after the load.
 #ifdef __SANITIZE_THREAD__
 inline constexpr std::memory_order kOwnerOrder = std::memory_order_acquire;
 #else
@@ -72,7 +72,7 @@ inline constexpr uintptr_t kFullBit = 1;       // with a heap: the slab is full 
 inline constexpr uintptr_t kSampledOwner = 2;  // a slab of sampled blocks (sampled_blocks.h)
 inline constexpr uintptr_t kRunOwner = 4;      // a run
 inline constexpr uintptr_t kSlowBit = 8;       // with a heap: every free takes the slow path (options.h)
-inline constexpr uintptr_t kLeftOwner = 16;    // a slab that its heap has left, about to be released (arena.cc)
+inline constexpr uintptr_t kLeftOwner = 16;    // a slab that its heap has left, about to be released (arena_life.cc)
 
 // The number of an arena (arena.h).
 using ArenaIndex = uint16_t;
@@ -128,7 +128,7 @@ struct alignas(128) Slab {
   union {
     struct {
       size_t requested;  // of a run: the size that the program requested
-      uint64_t sample;   // of a run: its serial number as a sample; 0: it is none
+      uint64_t sample;   // of a run: its serial number as a sample; 0: it is not a sample
     };
     uint64_t returned_pages[2];  // of a slab: bit of a page: it has gone back to the system
   };
@@ -136,7 +136,7 @@ struct alignas(128) Slab {
   uint32_t returned;       // blocks with a returned page
   uint64_t free_since;     // CoarseMilliseconds() when a dirty unit became free
   uint32_t searched_free;  // the free blocks at the last search for free pages, or fewer
-  uint32_t seen_free;      // the free blocks when the heap last looked whether they are used (heap_sparse.cc); or 0
+  uint32_t seen_free;      // the free blocks when the heap last checked whether the slab is idle (heap_sparse.cc); or 0
 };
 static_assert(sizeof(Slab) == 128);
 
@@ -148,7 +148,7 @@ struct Chunk {
   uint64_t free_bits[8];     // bit of a unit: 1 if it is free
   uint32_t longest;          // the length of the longest row of free units
   uint32_t reach;            // the units from this one on were never in use, and their descriptors never written
-  bool huge_pages;           // the kernel may back it with huge pages: until a page of a slab has gone back
+  bool huge_pages;           // the kernel may back it with huge pages; false once a page of a slab has gone back
   Chunk* next_of_room;       // in the list of the chunks with the same room (chunks.h)
   Chunk* previous_of_room;
   // A lower bound of free_since of the dirty units; kNeverDirty: no unit is dirty.
@@ -164,7 +164,7 @@ inline constexpr uint8_t kForeign = 0;    // not the allocator's; also the kind 
 inline constexpr uint8_t kHuge = 1;       // a huge block begins there
 inline constexpr uint8_t kFreedHuge = 2;  // a huge block began there, and was the allocator's last use of the address
 #ifdef HEAPTAP_GUEST
-// A guest asks for no address outside of its range (guest/range.h). A small table leaves the host more of a limit of
+// A guest asks for no address outside its range (guest/range.h). A small table leaves the host more of a limit on
 // locked memory.
 inline constexpr unsigned kTableBits = kRangeBits;
 #else
@@ -222,14 +222,14 @@ inline constexpr std::array<uint32_t, kSmallClasses> kSlabCapacity = [] {
   return capacity;
 }();
 
-// The slab of a block. REQUIRES: a slab has it.
+// The slab of a block. REQUIRES: the block is in a slab.
 inline Slab* SlabOfBlock(const void* block) { return SlabOf(block, ChunkKind(block)); }
 
-// Whether the address is that of a unit's descriptor, whose chunk may be smaller than the addresses that its entry of
+// Whether a unit's descriptor is at this address. The chunk may be smaller than the 32 MiB that its entry of
 // chunk_table stands for.
 inline bool IsUnit(const Slab* slab) { return ChunkKind(slab) > kFreedHuge && UnitIndex(slab) < ChunkOf(slab)->units; }
 
-// The memory of a slab in bytes, also behind its last block.
+// The bytes of a slab's memory, including those behind its last block.
 inline size_t SlabBytes(const Slab* slab) { return size_t{1} << ChunkOf(slab)->shift; }
 
 inline bool HasUntouched(const Slab* slab) { return slab->carved < slab->capacity; }
@@ -237,7 +237,7 @@ inline bool HasUntouched(const Slab* slab) { return slab->carved < slab->capacit
 // Whether no block is ready or live or was freed by another thread.
 inline bool IsEmptied(const Slab* slab) { return slab->used == slab->returned; }
 
-// Whether the owner can make a block ready, without those that other threads have freed or that are returned.
+// Whether the owner can make a block ready, not counting blocks that other threads have freed or that are returned.
 inline bool HasBlocks(const Slab* slab) { return slab->local_free != nullptr || HasUntouched(slab); }
 
 // Takes `count` adjacent untouched blocks, and returns the first. REQUIRES: 1 <= count <= capacity - carved.
@@ -261,8 +261,8 @@ bool IsFreeBlock(const Slab* slab, const Block* block);
 [[gnu::always_inline]] inline bool PushLocalFree(Slab* slab, Block* block) {
   block->next = slab->local_free;
   slab->local_free = block;
-  // Release: a thread that borrows the heap (borrow.h) takes the slab when `used` has no block of the owner's any more.
-  // The owner is done with it then.
+  // Release: a thread that borrows the heap (borrow.h) takes the slab once `used` counts no ready or live block any
+  // more. By then the owner is done with the slab.
   return ReleaseOne(&slab->used);
 }
 

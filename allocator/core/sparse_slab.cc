@@ -28,7 +28,7 @@ Block* BlockAt(const Slab* slab, uint32_t index) {
   return reinterpret_cast<Block*>(SlabMemory(slab) + size_t{index} * slab->size);
 }
 
-// First and last of the blocks that touch a page.
+// The first and the last of the blocks that touch a page.
 struct Range {
   uint32_t first;
   uint32_t last;
@@ -40,7 +40,7 @@ Range BlocksOf(uint32_t page, uint32_t size) {
 
 uint32_t WholePages(const Slab* slab) { return slab->carved * SizeOf(slab) / uint32_t{kPageSize}; }
 
-// The free blocks, among them the returned ones. False: local_free is damaged, as after a double free.
+// Finds the free blocks, including returned ones. False: local_free is damaged, as after a double free.
 bool FindFreeBlocks(const Slab* slab, Bits<kMostBlocks>* free) {
   const uint32_t size = SizeOf(slab);
   const uintptr_t memory = reinterpret_cast<uintptr_t>(SlabMemory(slab));
@@ -67,7 +67,7 @@ bool IsFreePage(const Slab* slab, uint32_t page, const Bits<kMostBlocks>& free) 
   return true;
 }
 
-// Puts the free blocks that are not returned on local_free, the first of them first.
+// Puts the free blocks that are not returned on local_free, in the order of their addresses.
 void MakeLocalFree(Slab* slab, const Bits<kMostBlocks>& free) {
   const uint32_t returned_before = slab->returned;
   slab->local_free = nullptr;

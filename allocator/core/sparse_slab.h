@@ -20,18 +20,18 @@ namespace heaptap {
 // A page holds so many smaller blocks that they are hardly ever all free.
 inline constexpr uint32_t kLeastSparseSize = 128;
 
-// Whether the free blocks of the slab probably leave a page free. It is probable that all n blocks of a page are free
-// if the share of free blocks to the power of n, times the pages, is 1.
+// Whether the free blocks of the slab probably leave a page free. It is probable if the share of free blocks to the
+// power of n, the number of blocks on a page, times the number of pages is at least 1.
 bool MayHaveFreePages(const Slab* slab);
 
-// Returns the free pages of the slab to the system. Returns their bytes. Visits the blocks of local_free. Does nothing
-// if the list is damaged. REQUIRES: size >= kLeastSparseSize, the slab's frees are settled.
+// Returns the free pages of the slab to the system. The result is their bytes. Visits the blocks of local_free. Does
+// nothing if the list is damaged. REQUIRES: size >= kLeastSparseSize, the slab's frees are settled.
 size_t ReturnFreePages(Slab* slab);
 
 // Makes at least `least` returned blocks free, or all of them.
 void TakeBack(Slab* slab, uint32_t least);
 
-// Makes the slab like a new one, but for its contents. REQUIRES: IsEmptied(slab), and its frees are settled.
+// Makes the slab like a new one, except for its contents. REQUIRES: IsEmptied(slab), and its frees are settled.
 void RenewSlab(Slab* slab);
 
 }  // namespace heaptap

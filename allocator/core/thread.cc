@@ -54,11 +54,11 @@ void ReportNoKey() {
   message.Print();
 }
 
-// The heap is parked at the end of the calling thread, which uses it.
+// Arranges for the heap to be parked when the calling thread, which uses it, ends.
 void AwaitEnd(Heap* heap) {
-  // Without libc's threads there is one thread.
+  // Without libc's thread functions there is only one thread.
   if (AwaitExit(heap, ParkHeapOfThread) || !libc::FindThreadFunctions()) return;
-  // The thread's own counters go with it.
+  // The thread's own counters disappear with the thread.
   heap->CountForNobody();
   NoteThread(heap);
   ReportNoKey();

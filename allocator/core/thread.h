@@ -33,10 +33,10 @@ void MaintainProcess(DueMaintenance due);
 
 struct Arena;
 
-// Exclusive use of a heap for the length of a slow path: the thread's own heap, which is attached if need be, or a
-// shared heap, which is locked: that of the given arena, or else the fallback heap. Never fails. Not recursive. No
-// probe may fire in a HeapScope. The destructor may return memory to the system and do the observer's work (observer.h,
-// SlowPathEnds), which may take seconds. REQUIRES: no lock is held at its end.
+// Exclusive use of a heap for the length of a slow path. The heap is the thread's own, which is attached if need be, or
+// a shared heap, which is locked: the shared heap of the given arena, or else the fallback heap. Never fails. Not
+// recursive. No probe may fire in a HeapScope. The destructor may return memory to the system and do the observer's
+// work (observer.h, SlowPathEnds), which may take seconds. REQUIRES: no lock is held at its end.
 class HeapScope {
  public:
   HeapScope() : heap_(current_heap) {
@@ -77,16 +77,16 @@ inline void TickSlowPath() {
 
 // Called once, before any heap is used. `seed`: for the observer's state of the heaps.
 void StartThreads(uint64_t seed);
-// Prepares for the end of threads, before other libraries have taken all keys of thread-specific data. Later is
-// possible too. REQUIRES: no lock is held.
+// Prepares for the end of threads. Called before other libraries have taken all keys of thread-specific data; a later
+// call is possible too. REQUIRES: no lock is held.
 void PrepareThreadExits();
 // The calling thread uses this heap from now on. REQUIRES: AdoptOrMakeHeap has made the heap the thread's.
 void SetHeapOfThread(Heap* heap);
-// Starts the observer's state of a shared heap. REQUIRES: the lock of heaps is held, or it is arena 0's.
+// Starts the observer's state of a shared heap. REQUIRES: the lock of heaps is held, or the heap is arena 0's.
 void StartSharedHeap(Heap& heap);
 
-// Returns memory that is due to the system, and collects the blocks that were freed to a parked heap or to a sleeping
-// thread. REQUIRES: no lock is held, the thread is in no HeapScope.
+// Returns to the system the free memory that is due, and collects the blocks that were freed to a parked heap or to a
+// sleeping thread. REQUIRES: no lock is held, the thread is in no HeapScope.
 void ReturnMemory();
 
 // Calls `visit` for every heap, including the empty heap and the shared ones, while other threads may be using them.

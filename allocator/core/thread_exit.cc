@@ -21,7 +21,7 @@ constexpr int kExitRound = PTHREAD_DESTRUCTOR_ITERATIONS - 1;
 constexpr int kExitRound = PTHREAD_DESTRUCTOR_ITERATIONS;
 #endif
 
-// Released after the two below are there. Written under the lock of heaps, which fork takes.
+// Set with release order after the two variables below. Written under the lock of heaps, which fork takes.
 constinit std::atomic<bool> has_key;
 pthread_key_t key;
 ThreadEnd thread_end;

@@ -10,16 +10,16 @@
 
 namespace heaptap {
 
-// Called by a thread that ends, with its heap. Other destructors of the thread may still allocate. The same function in
-// all calls below.
+// Called by a thread that ends, with its heap. Other destructors of the thread may still allocate. All calls below pass
+// the same function.
 using ThreadEnd = void (*)(Heap* heap);
 
-// Takes a key while there is one: libraries may take all others when they start. False: there is none, or libc has no
+// Takes a key while one is left: libraries may take all others when they start. False: no key is left, or libc has no
 // threads yet. REQUIRES: no lock is held.
 bool TakeExitKey(ThreadEnd end);
 
-// Has `end` called when the calling thread ends, which uses the heap. False: the process has no key left, or no memory.
-// May allocate. REQUIRES: no lock is held.
+// Arranges for `end` to be called when the calling thread, which uses the heap, ends. False: the process has no key
+// left, or no memory. May allocate. REQUIRES: no lock is held.
 bool AwaitExit(Heap* heap, ThreadEnd end);
 
 }  // namespace heaptap

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fork(2) and the heaps: their locks, and what the child does with those of the parent's other threads.
+// fork(2) and the heaps: their locks, and what the child does with the heaps of the parent's other threads.
 #include <stdint.h>
 
 #include <atomic>
@@ -47,7 +47,7 @@ void ResetHeapLocks() {
 void ResetHeapsAfterFork(uint64_t forks) {
   observer_seed = Random::SeedOfChild(observer_seed, forks);  // the same in every run
   ForEachArena([](Arena& arena) {
-    // As below, for the slow path of a signal handler's thread.
+    // As below: a signal handler may have forked in the middle of a slow path.
     if (arena.heap.busy.load(std::memory_order_relaxed) == 0) observer::RestartHeap(&arena.heap, observer_seed);
   });
   for (Heap* heap = all_heaps; heap != nullptr; heap = heap->next) {

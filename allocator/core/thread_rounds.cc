@@ -20,7 +20,7 @@
 namespace heaptap {
 namespace {
 
-// A borrower ends after it has visited this many slabs: the owner may be waiting.
+// A borrower gives the heap back after it has visited this many slabs: the owner may be waiting.
 constexpr uint32_t kVisitsOfBorrower = 256;
 
 void ReleaseAll(Slab* slabs) {
@@ -60,7 +60,7 @@ bool ReclaimStep(Heap* heap, Progress* progress) {
   return true;
 }
 
-// Takes what others have freed there, in at most so many steps of a borrower.
+// Takes from the heap what other threads have freed there, in at most `steps` steps of a borrower.
 void ReclaimFrom(Heap* heap, int steps) {
   Progress progress;
   for (int i = 0; i < steps && !progress.has_all_queues; i++) {
@@ -91,12 +91,14 @@ Heap* FindIdleHeap() {
 }
 
 void ReclaimFromIdleHeap() {
-  // A GiB of small slabs, which takes some milliseconds: rounds are rare in a process that allocates little.
+  // These steps cover 1 GiB of small slabs and take some milliseconds: rounds are rare in a process that allocates
+  // little.
   constexpr int kMostSteps = 64;
   if (Heap* heap = FindIdleHeap()) ReclaimFrom(heap, kMostSteps);
 }
 
-// Scavenges the parked heaps in turn, one a call. `returns_pages`: also the free pages of slabs that have used blocks.
+// Scavenges the parked heaps in turn, one for each call. `returns_pages`: also returns the free pages of slabs that
+// have used blocks.
 void ScavengeParkedHeap(bool returns_pages) {
   heaps_mutex.Lock();
   Heap* heap = TakeParked(kAnyArena);
@@ -110,7 +112,7 @@ void ScavengeParkedHeap(bool returns_pages) {
   ParkBehindOthers(heap);
 }
 
-// Collects what was freed to the shared heap of an arena, one arena a call.
+// Collects what was freed to the shared heap of an arena, one arena for each call.
 void ScavengeNextArena() {
   static constinit std::atomic<unsigned> next;
   const unsigned index = next.fetch_add(1, std::memory_order_relaxed) % ArenaCount();

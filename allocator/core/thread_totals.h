@@ -4,11 +4,11 @@
 // mallctl.
 //
 // The fast paths count nothing. A heap knows how many blocks of each class it has made ready, and how many blocks of
-// each slab were in use at the last count. The difference from the present is what the thread has allocated and freed
-// since (Heap::SettleAllocations, SettleFrees). Samples, large blocks and blocks of other heaps are counted
-// by slow paths. Read* is exact; it takes time proportional to the ready blocks, or to the heap's slabs that are not
-// full. The counters behind the pointers are updated at slow paths and at each Read*: lower bounds that lag by at most
-// one batch of blocks of each class, or, for frees, by those in slabs whose turn has not come.
+// each slab were in use at the last count. The difference from the current numbers is what the thread has allocated and
+// freed since (Heap::SettleAllocations, SettleFrees). Samples, large blocks and blocks of other heaps are counted by
+// slow paths. Read* is exact; it takes time proportional to the ready blocks, or to the heap's slabs that are not full.
+// The counters behind the pointers are updated at slow paths and at each Read*: lower bounds that lag by at most one
+// batch of blocks of each class, or, for frees, by the blocks of slabs whose turn has not come.
 //
 // Bytes of usable size, never decreasing. A thread starts at 0; the child of a fork keeps the values. Each realloc
 // counts as an allocation and a free. For the calling thread. REQUIRES: no lock is held, the thread is in no HeapScope.

@@ -151,7 +151,7 @@ bool Discard(void* memory, size_t bytes) {
   return true;
 }
 
-// A lock for each chunk: a fork may be waiting.
+// The locks are taken for one chunk at a time, because a fork may be waiting.
 bool PurgeChunk(Chunk* chunk, uint64_t free_before, uint64_t now) {
   // Without the locks, so that a chunk in which nothing is due costs one load.
   if (chunk->dirty_since.load(std::memory_order_relaxed) > free_before) return false;
@@ -214,7 +214,7 @@ Slab* NewSlab(unsigned size_class, uintptr_t owner, ArenaIndex arena) {
   slab->searched_free = 0;
   slab->seen_free = 0;
   slab->remote_free.store(0, std::memory_order_relaxed);
-  // Release: a thread that finds the owner word finds the arena (arena.cc).
+  // Release: a thread that finds the owner word finds the arena (arena_life.cc).
   slab->owner.store(owner, std::memory_order_release);
   return slab;
 }
@@ -243,7 +243,7 @@ bool ReturnPages(Slab* slab, uint32_t first, uint32_t count) {
   Chunk* chunk = ChunkOf(slab);
   bool forbids_huge_pages;
   {
-    // For CheckUnits.
+    // The lock is for CheckUnits.
     MutexLock lock(units_mutex);
     for (uint32_t page = first; page < first + count; page++) {
       slab->returned_pages[page / 64] |= uint64_t{1} << page % 64;

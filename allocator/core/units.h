@@ -38,18 +38,18 @@ bool RenewUnits(Slab* run);
 // Makes a run longer or shorter in place. False: the units behind it are not free, and nothing has changed.
 bool ResizeUnits(Slab* run, size_t count);
 
-// Returns units and huge blocks to the system that have been free for at least `milliseconds`. True if any were
+// Returns to the system the units and huge blocks that have been free for at least `milliseconds`. True if any were
 // returned.
 bool Purge(uint64_t milliseconds);
 
 // If more than DirtyBound() is dirty: returns the units of one chunk, the one whose dirty units have waited longest. A
-// chunk is small enough for the caller to wait, and a process that frees much at once is left with the bound.
+// chunk is small enough for the caller to wait. A process that frees much at once is left with no more than the bound.
 void PurgeExcess();
 
-// Returns pages of a slab to the system, and notes them in Slab::returned_pages. They count as active no more. False:
+// Returns pages of a slab to the system, and notes them in Slab::returned_pages. They no longer count as active. False:
 // the system refuses, and nothing has changed.
 bool ReturnPages(Slab* slab, uint32_t first, uint32_t count);
-// A returned page will be used again: undoes the note. REQUIRES: IsPageReturned.
+// Undoes the note of a returned page that will be used again, or of all pages. TakePage REQUIRES: IsPageReturned.
 void TakePage(Slab* slab, uint32_t page);
 void TakeAllPages(Slab* slab);
 
@@ -77,7 +77,7 @@ struct TableRange {
 TableRange UsedTable();
 
 struct PurgeCounts {
-  uint64_t rounds;  // calls of Purge that returned memory
+  uint64_t rounds;  // calls of Purge or PurgeExcess that returned memory
   uint64_t calls;   // system calls
   uint64_t bytes;
 };

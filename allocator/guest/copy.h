@@ -11,7 +11,7 @@
 namespace heaptap {
 
 // Copies a block. `is_zero`: the target reads as zero. Then pages of a large block that are all zeros are not written,
-// so that a sparse block stays one.
+// so that a sparse block stays sparse.
 void CopyTo(void* target, bool is_zero, const void* source, size_t bytes);
 
 }  // namespace heaptap

@@ -18,7 +18,7 @@ namespace heaptap {
 
 namespace {
 
-// Never ends: no process allocates as much.
+// A countdown that never ends: no process allocates this much.
 constexpr uint64_t kNoEnd = uint64_t{1} << 62;
 
 void BeginStride(uint64_t countdown) {
@@ -33,7 +33,7 @@ uint64_t DrawCountdown(Sampler& sampler) {
   return CountdownTo(sampler.DrawBytes());
 }
 
-// The weight of a candidate as a sample; 0: it is none.
+// The weight of a candidate as a sample; 0: it is not a sample.
 uint64_t WeighCandidate(Sampler& sampler, uint64_t charge, size_t usable) {
   const LgInterval lg = sampler.lg_interval();
   if (lg == 0) return usable;
@@ -44,11 +44,11 @@ uint64_t WeighCandidate(Sampler& sampler, uint64_t charge, size_t usable) {
   return sampler.DrawUnit() * charged <= OneMinusExp(size / mean) ? SampleWeight(usable, lg) : 0;
 }
 
-// The countdown has ended within the allocation, or the interval is another one.
+// The countdown has ended within the allocation, or the interval has changed.
 [[gnu::cold, gnu::noinline]] Decision DecideSlowly(size_t size, size_t alignment, LgInterval interval) {
   const bool is_new = guest_thread.interval != interval + 1;
   guest_thread.interval = interval + 1;
-  // What happens on the way allocates for this library, and passes.
+  // Allocations from here on are made for this library, and pass unsampled.
   BeginStride(kStride);
   const int saved = errno;
   const size_t usable = interval != kSamplingOff ? HostUsableSize(size, alignment) : 0;
@@ -79,7 +79,7 @@ uint64_t WeighCandidate(Sampler& sampler, uint64_t charge, size_t usable) {
 
 Decision Decide(size_t size, size_t alignment) {
   GuestThread& thread = guest_thread;
-  // Half of the charge is about what was allocated, which the triggers of dumps count.
+  // Half of the charge is about as much as was allocated. The triggers of dumps count the allocated bytes.
   thread_counters.allocated += (thread.begin - thread.left) / 2;
   thread.begin = thread.left;
   const LgInterval interval = IsGuestActive() ? CurrentLgInterval() : kSamplingOff;

@@ -2,10 +2,10 @@
 //
 // Which allocations of a guest are samples.
 //
-// The law is that of the full library (sampling/README.md): with R = 2^lg mean bytes between samples, an allocation of
-// usable size s is a sample with probability p(s) = 1 - exp(-s / R), independently of all others. The usable size is
-// the host's, and finding it out would take a call. So the fast path charges each allocation with a number of bytes
-// that is hardly ever below its usable size:
+// The law is the same as in the full library (sampling/README.md): with R = 2^lg mean bytes between samples, an
+// allocation of usable size s is a sample with probability p(s) = 1 - exp(-s / R), independently of all others. The
+// usable size is the host's, and finding it out would take a call. So the fast path charges each allocation with a
+// number of bytes that is hardly ever below its usable size:
 //
 //   charge(n) = 2 * n + 24                  n: the requested size, plus the alignment if there is one
 //
@@ -15,8 +15,8 @@
 // s / p(charge), so that estimates stay unbiased.
 //
 // The countdown has two parts: `left`, which the fast path sees, and `more` behind it. `left` is never above kStride,
-// so that a thread notices a change of the interval soon. The exponential law has no memory, so what was left of a
-// countdown may be dropped with each change.
+// so that a thread notices a change of the interval soon. The exponential law has no memory, so the rest of a countdown
+// may be dropped with each change.
 //
 // For the calling thread. The fast path is in thread.h.
 #ifndef HEAPTAP_ALLOCATOR_GUEST_DECISION_H_
@@ -28,8 +28,8 @@
 namespace heaptap {
 
 struct Decision {
-  uint64_t weight;  // 0: the allocation is no sample
-  size_t usable;    // if it is one: the usable size that the host's block would have
+  uint64_t weight;  // 0: the allocation is not a sample
+  size_t usable;    // of a sample: the usable size that the host's block would have
 };
 
 // The slow path: decides about the allocation that has just been charged, and begins the next countdown. `alignment`: 1

@@ -16,7 +16,7 @@ void* TakeEarlyBlock(size_t size) {
   if (usable == 0 || usable > kSmallMaximum) return nullptr;
   void* pointer = observer::TakeBlock(main_arena, ClassOf(usable), usable, kNoSample);
   if (pointer == nullptr) return nullptr;
-  // It was counted as a sample. FreeSample counts it back.
+  // TakeBlock has counted the block as a sample, which it is not. FreeSample reverses this correction.
   AddToFigure(&heaptap_statistics::sampled_objects, -1);
   memset(pointer, 0, usable);
   return pointer;

@@ -80,8 +80,8 @@ HEAPTAP_C_EXPORT void* mi_realloc(void* pointer, size_t size) {
 
 namespace {
 
-// A block of the host with the contents of a sample, which is freed. What the host's block has more reads as zero.
-// nullptr: the host has no memory, and the sample stays.
+// Copies a sample to a block of the host, and frees the sample. The rest of the host's block reads as zero. nullptr:
+// the host has no memory, and the sample stays.
 void* HandOver(void* sample) {
   const size_t usable = heaptap::SampleUsableSize(sample);
   void* block = host.calloc(1, usable);
@@ -128,7 +128,7 @@ HEAPTAP_C_EXPORT void* mi_expand(void* pointer, size_t size) {
   return size <= heaptap::SampleUsableSize(pointer) ? pointer : nullptr;
 }
 
-// Size 0 does not free the block, unlike in realloc. With MALLOCX_ZERO, all behind the old block reads as zero.
+// Size 0 does not free the block, unlike in realloc. With MALLOCX_ZERO, all memory beyond the old block reads as zero.
 HEAPTAP_C_EXPORT void* rallocx(void* pointer, size_t size, int flags) {
   const bool was_sample = IsOfGuest(pointer);
   heaptap::StartGuest();

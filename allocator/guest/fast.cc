@@ -3,7 +3,7 @@
 // The fast paths of a guest: malloc, free, and the functions like them. Each is a subtraction or a comparison, and a
 // jump to the host.
 //
-// The Makefile compiles this file without frame pointers and with tail calls, as api/malloc_fast.cc: each function
+// The Makefile compiles this file without frame pointers and with tail calls, like api/malloc_fast.cc: each function
 // either jumps to the host or to a slow path. The host returns to the caller, so it sees and keeps the same stack as
 // without the guest.
 #include <stddef.h>
@@ -34,7 +34,7 @@ HEAPTAP_C_EXPORT void* tc_malloc(size_t size) {
   return host.tc_malloc(size);
 }
 
-// A product that overflows has a wrong charge, and the host refuses it.
+// If the product overflows, the charge is wrong, and the host refuses the request.
 HEAPTAP_C_EXPORT void* calloc(size_t count, size_t size) {
   if (Charge(count * size)) return heaptap::SlowCalloc(count, size);
   return host.calloc(count, size);
@@ -64,8 +64,8 @@ HEAPTAP_C_EXPORT void* mallocx(size_t size, int flags) {
   return host.mallocx(size, flags);
 }
 
-// Defines a function that frees `pointer`. The size or the flags that it gets are right for the block that the program
-// thinks it has, and a sample knows its own. The end takes the semicolon.
+// Defines a function that frees `pointer`. The size or the flags that the function gets belong to the block that the
+// program thinks it has; a sample knows its own size. The static_assert takes the semicolon.
 #define HEAPTAP_FREE(declaration, entry, arguments)                                \
   declaration {                                                                    \
     if (HEAPTAP_UNLIKELY(IsInRange(pointer))) return heaptap::FreeSample(pointer); \
@@ -111,7 +111,7 @@ HEAPTAP_FREE(HEAPTAP_EXPORT void operator delete[](void* pointer, size_t size, s
 HEAPTAP_HOST_SIZE_FUNCTIONS(HEAPTAP_SIZE_OF_HOST)
 HEAPTAP_SIZE_OF_HOST(size_t, malloc_usable_size, "malloc_usable_size", (void* pointer), (pointer))
 
-// A sample keeps its block, as a block of a slab of jemalloc does.
+// A sample keeps its size, as a block in a slab of jemalloc does.
 HEAPTAP_C_EXPORT size_t xallocx(void* pointer, size_t size, size_t extra, int flags) {
   if (HEAPTAP_UNLIKELY(IsInRange(pointer))) return SampleUsableSize(pointer);
   return host.xallocx(pointer, size, extra, flags);

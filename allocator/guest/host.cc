@@ -13,7 +13,7 @@
 namespace heaptap {
 namespace {
 
-// What libc gets while the host is being found.
+// The functions that libc gets while the host is being found.
 namespace early {
 
 void* malloc(size_t size) { return TakeEarlyBlock(size); }
@@ -41,7 +41,7 @@ void* realloc(void* pointer, size_t size) { return ResizeEarlyBlock(pointer, siz
 template <typename... Arguments>
 void Ignore(const Arguments&...) {}
 
-// What other callers than libc get while the host is being found: a failure.
+// The other functions, which libc does not need, fail while the host is being found.
 #define HEAPTAP_EARLY(result, entry, name, parameters, arguments) \
   namespace early {                                               \
   result entry parameters {                                       \
@@ -106,7 +106,7 @@ HostFacts FindFacts(const Host& found) {
   facts.malloc = reinterpret_cast<const void*>(found.malloc);
   facts.has_usable_size = IsSameObject(facts.malloc, reinterpret_cast<const void*>(found.malloc_usable_size));
   facts.is_glibc = FindInHost(facts.malloc, "gnu_get_libc_version") != nullptr;
-  // The other libc, which has no name of its own.
+  // musl, the other libc, has no function by which to recognise it.
   facts.is_musl = !facts.is_glibc && FindInHost(facts.malloc, "__libc_start_main") != nullptr;
   facts.has_exact_size = facts.is_musl && IsSizeExact(found);
   facts.nallocx = reinterpret_cast<decltype(facts.nallocx)>(FindInHost(facts.malloc, "nallocx"));
@@ -121,8 +121,8 @@ constinit Host host{HEAPTAP_HOST_FUNCTIONS(HEAPTAP_INITIAL)};
 constinit HostFacts host_facts{};
 
 void FindHost() {
-  // Any thread may be the first, and several find the same. There is no lock: the dynamic linker has its own, and a
-  // thread that holds that one may come here.
+  // Any thread may be the first, and several threads find the same functions. No lock is taken: the dynamic linker has
+  // its own lock, and a thread that holds that lock may come here.
   if (host.malloc != first::malloc || guest_thread.finds_host) return;
   guest_thread.finds_host = true;
   const Host found = FindFunctions();

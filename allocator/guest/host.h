@@ -37,7 +37,7 @@ namespace heaptap {
   FUNCTION(void*, libc_realloc, "__libc_realloc", (void* pointer, size_t size), (pointer, size))
 
 // The functions that only some hosts have, in lists by what they do with the block `pointer`. The guest hides its own
-// where the host has none (names.h). First, those that free it.
+// function if the host has none (names.h). This list: the functions that free the block.
 #define HEAPTAP_HOST_FREE_FUNCTIONS(FUNCTION)                                                                         \
   FUNCTION(void, cfree, "cfree", (void* pointer), (pointer))                                                          \
   FUNCTION(void, vfree, "vfree", (void* pointer), (pointer))                                                          \
@@ -77,7 +77,7 @@ namespace heaptap {
   FUNCTION(void, mi_free_size_aligned, "mi_free_size_aligned", (void* pointer, size_t size, size_t alignment),        \
            (pointer, size, alignment))
 
-// Those that say how large it is.
+// The functions that return the size of the block.
 #define HEAPTAP_HOST_SIZE_FUNCTIONS(FUNCTION)                                                                   \
   FUNCTION(size_t, malloc_size, "malloc_size", (const void* pointer), (pointer))                                \
   FUNCTION(size_t, sallocx, "sallocx", (const void* pointer, int flags), (pointer, flags))                      \
@@ -88,7 +88,8 @@ namespace heaptap {
   FUNCTION(size_t, mi_malloc_size, "mi_malloc_size", (const void* pointer), (pointer))                          \
   FUNCTION(size_t, mi_malloc_usable_size, "mi_malloc_usable_size", (const void* pointer), (pointer))
 
-// Those that resize it, and are rare: they get a block of the host in the place of a sample. mimalloc's.
+// The functions that resize the block, all of them mimalloc's. They are rare, so they get a block of the host in place
+// of a sample.
 #define HEAPTAP_HOST_RESIZE_FUNCTIONS(FUNCTION)                                                                        \
   FUNCTION(void*, reallocf, "reallocf", (void* pointer, size_t size), (pointer, size))                                 \
   FUNCTION(void*, mi_reallocf, "mi_reallocf", (void* pointer, size_t size), (pointer, size))                           \
@@ -144,7 +145,7 @@ namespace heaptap {
            (void* heap, void* pointer, size_t count, size_t size, size_t alignment, size_t offset),                    \
            (heap, pointer, count, size, alignment, offset))
 
-// The others, except operators new.
+// All functions that only some hosts have, except operators new.
 #define HEAPTAP_HOST_EXTENDED_FUNCTIONS(FUNCTION)                                                                     \
   HEAPTAP_HOST_FREE_FUNCTIONS(FUNCTION)                                                                               \
   HEAPTAP_HOST_SIZE_FUNCTIONS(FUNCTION)                                                                               \
@@ -217,7 +218,7 @@ struct HostFacts {
   bool is_glibc;
   bool is_musl;
   bool has_usable_size;            // its malloc_usable_size comes from the same library as its malloc
-  bool has_exact_size;             // its malloc_usable_size is the requested size, as musl's is since 1.2.1
+  bool has_exact_size;             // its malloc_usable_size is the requested size, as musl's has been since 1.2.1
   size_t (*nallocx)(size_t, int);  // nullptr: it has none
   const void* malloc;              // an address in its library
 };

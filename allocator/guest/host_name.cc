@@ -17,7 +17,7 @@ Function FindFunction(const char* name) {
   return reinterpret_cast<Function>(FindInHost(name));
 }
 
-// jemalloc's version is "5.3.0-0-g54eaed1d8b56"; the part behind the hyphen names a commit.
+// jemalloc's version is "5.3.0-0-g54eaed1d8b56"; the part after the hyphen names a commit.
 void NameJemalloc(Message& name, int (*mallctl)(const char*, void*, size_t*, void*, size_t)) {
   const char* version = nullptr;
   size_t length = sizeof(version);

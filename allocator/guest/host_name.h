@@ -5,7 +5,7 @@
 namespace heaptap {
 
 // Writes the host's name and version to the control block (contract.h, heaptap_control.host), such as "jemalloc 5.3.0":
-// as the host itself answers, or else the name of its file. Asks the host, which may allocate. Called once.
+// the host's own answer, or else the name of its file. Asks the host, which may allocate. Called once.
 void PublishHostName();
 
 }  // namespace heaptap

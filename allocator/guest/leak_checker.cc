@@ -14,7 +14,7 @@ namespace heaptap {
 void TellLeakChecker() {
   void* found = FindInHost("__lsan_register_root_region");
   if (found == nullptr) return;
-  // The range begins with its first block, which stays.
+  // The range is chosen when its first block is taken. This block is never freed.
   if (TakeEarlyBlock(1) == nullptr) return;
   // The sanitizer reads only what is accessible.
   reinterpret_cast<void (*)(const void*, size_t)>(found)(

@@ -4,9 +4,9 @@
 
 namespace heaptap {
 
-// Tells LeakSanitizer, where it is the host, of the guest's range. It looks for pointers in its own blocks, and would
-// take what only a sample points to for a leak. Does nothing over other hosts. Called once, by the library's
-// constructor, after StartGuest: the sanitizer begins with its first block.
+// Tells LeakSanitizer, if it is the host, of the guest's range. LeakSanitizer looks for pointers in its own blocks, and
+// would take a block to which only a sample points for a leak. Does nothing over other hosts. Called once, by the
+// library's constructor, after StartGuest: the sanitizer starts with its first block.
 void TellLeakChecker();
 
 }  // namespace heaptap

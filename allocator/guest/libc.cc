@@ -27,7 +27,7 @@ using heaptap::TakeSample;
 
 namespace {
 
-// Whether realloc with size 0 frees the block and returns nullptr, as the host does it.
+// Whether the host's realloc with size 0 frees the block and returns nullptr.
 bool DoesSizeZeroFree() {
   enum : uint8_t { kUnknown, kFrees, kAllocates };
   static constinit std::atomic<uint8_t> answer;
@@ -41,7 +41,8 @@ bool DoesSizeZeroFree() {
   return answer.load(std::memory_order_relaxed) == kFrees;
 }
 
-// Of an aligned allocation. nullptr: it is no sample, and the host decides about the arguments too.
+// The sample for an aligned allocation. nullptr: the allocation is not a sample; the host serves it, and checks the
+// arguments too.
 void* TakeAlignedSample(size_t alignment, size_t size) {
   if (!Charge(ChargedSize(size, alignment)) || !IsPowerOfTwo(alignment)) return nullptr;
   return TakeSample(size, {.alignment = alignment});

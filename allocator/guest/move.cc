@@ -15,7 +15,7 @@ void* MoveToSample(void* pointer, void* sample, size_t size) {
     const size_t usable = host.malloc_usable_size(pointer);
     if (usable < size) kept = usable;
   } else {
-    // Nobody but the host knows how long the block is.
+    // Only the host knows how long the block is.
     void* resized = host.realloc(pointer, size);
     if (resized == nullptr && size != 0) return nullptr;
     pointer = resized;

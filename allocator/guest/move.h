@@ -11,7 +11,7 @@
 namespace heaptap {
 
 // Moves the contents of a block of the host to a sample of at least `size` bytes, and frees the block. Returns the
-// sample. nullptr: the host has no memory for a step on the way, and the block is unchanged.
+// sample. nullptr: the host has no memory for an intermediate step, and the block is unchanged.
 void* MoveToSample(void* pointer, void* sample, size_t size);
 
 }  // namespace heaptap

@@ -13,12 +13,12 @@
 namespace heaptap {
 namespace {
 
-// The host's own. The entries of `host` lead to them, perhaps through `nested`.
+// The host's own functions. The entries of `host` lead to them, perhaps through `nested`.
 constinit Host next{};
 
 namespace nested {
 
-// A product that overflows has a wrong charge, and the host refuses it.
+// If the product overflows, the charge is wrong, and the host refuses the request.
 void* calloc(size_t count, size_t size) {
   TakeBackCharge(count * size);
   return next.calloc(count, size);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operators new. The next operator may be an allocator's own, which serves the block itself. Or it is that of a C++
-// library, which calls malloc and so comes back to the guest. In both cases the allocation must be charged once, and a
-// sample must be taken here, where its stack begins with the program's code.
+// Operators new. The next operator may be an allocator's own, which serves the block itself. Or it belongs to a C++
+// library: then it calls malloc, and so comes back to the guest. In both cases the allocation must be charged once, and
+// a sample must be taken here, where its stack begins with the program's code.
 //
 // So these operators only look at the countdown. If it would not end, they jump on: to the C++ library, whose malloc is
 // charged; or, for an allocator's own operator, to a function that charges the allocation before it jumps on
-// (Charging). FindNewFunctions tries out which of the two the next operator is.
+// (new_functions.cc, `charging`). FindNewFunctions tries out which of the two the next operator is.
 //
 // Compiled like fast.cc.
 #include <stddef.h>
@@ -23,17 +23,17 @@ namespace heaptap {
 namespace {
 
 // Whether the countdown ends with an allocation of PassedSize, or nearly so. If it ends although this is false, the
-// sample is taken behind the C++ library.
+// sample is taken later, when the C++ library calls malloc.
 [[gnu::always_inline]] inline bool MayEnd(size_t size) { return WouldEnd(size + 1); }
 [[gnu::always_inline]] inline bool MayEnd(size_t size, std::align_val_t alignment) {
   return WouldEnd(size + 2 * static_cast<size_t>(alignment));
 }
 
-// The countdown may end: decides. `size`: a PassedSize.
+// Called when the countdown may end: decides whether the allocation is a sample. `size`: a PassedSize.
 void* TakeNewSample(size_t size, size_t alignment) {
   const size_t charged = ChargedSize(size, alignment);
   void* sample = Charge(charged) ? TakeSample(size, {.alignment = alignment}) : nullptr;
-  // The next operator leads to another charge.
+  // The next operator charges the allocation again.
   if (sample == nullptr) TakeBackCharge(charged);
   return sample;
 }

@@ -46,7 +46,7 @@ constexpr std::align_val_t kTriedAlignment{64};
 // The charge with which a next operator leads back to the guest. 0: it does not.
 template <typename New, typename Delete>
 uint64_t TryNew(New allocate, Delete release) {
-  // An allocator may note a thread at its first block, and libc allocates for that.
+  // An allocator may register a thread at the thread's first block, and libc allocates for that.
   release(allocate());
   GuestThread& thread = guest_thread;
   const uint64_t saved = thread.left;
@@ -63,12 +63,13 @@ uint64_t TryNew(New allocate, Delete release) {
 void FindNewFunctions() {
   HEAPTAP_ASSERT(MayTakeOperators());
   next = host;
-  // A host that has no memory may end the program in an operator new. Only what malloc charges is sampled then.
+  // A host that has no memory may end the program in an operator new. In that case only allocations that malloc charges
+  // are sampled.
   void* block = host.malloc(1);
   host.free(block);
   if (block == nullptr) return;
   const std::nothrow_t nothrow;
-// `parameters` behind the size, and the delete that fits.
+// Tries an operator new, and frees the block by the matching operator delete.
 #define HEAPTAP_TRY(entry, name, release_name, allocate_arguments, release_entry, release_arguments) \
   if (HasHostFunction(name) && HasHostFunction(release_name) &&                                      \
       TryNew([&] { return next.entry allocate_arguments; },                                          \

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Operators new come in two kinds. That of a C++ library calls malloc, and so comes back to the guest, which charges
-// the allocation there. That of an allocator serves the block itself, and must be charged before.
+// Operators new come in two kinds. An operator of a C++ library calls malloc, and so comes back to the guest, which
+// charges the allocation there. An operator of an allocator serves the block itself, so the allocation must be charged
+// before.
 #ifndef HEAPTAP_ALLOCATOR_GUEST_NEW_FUNCTIONS_H_
 #define HEAPTAP_ALLOCATOR_GUEST_NEW_FUNCTIONS_H_
 
@@ -15,7 +16,7 @@ namespace heaptap {
 // do, since aligned_alloc may insist on it.
 extern bool aligned_new_rounds;
 
-// The size with which an operator new comes back. With another size, the second charge would not be the first.
+// The size with which an operator new comes back. With another size, the second charge would differ from the first.
 inline size_t PassedSize(size_t size) { return size != 0 ? size : 1; }
 
 inline size_t PassedSize(size_t size, std::align_val_t alignment) {
@@ -25,7 +26,7 @@ inline size_t PassedSize(size_t size, std::align_val_t alignment) {
 
 // Finds out by trying which of the host's operators new lead back to the guest's malloc. In place of the others, `host`
 // gets functions that charge the allocation and jump on. Called once, after FindHost, before the guest takes samples.
-// REQUIRES: MayTakeOperators. Those of a program must not be called before its constructors have run.
+// REQUIRES: MayTakeOperators. The operators of a program must not be called before its constructors have run.
 void FindNewFunctions();
 
 }  // namespace heaptap

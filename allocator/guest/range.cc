@@ -17,13 +17,14 @@ namespace heaptap {
 
 namespace {
 
-// The beginning of the range while there is none: no address of a process is behind it.
+// The beginning of the range while there is none: no address of a process is above it.
 constexpr uintptr_t kNoRange = uintptr_t{1} << 63;
 
 constexpr size_t kBytes = size_t{1} << kRangeBits;
 constexpr uintptr_t kTiB = uintptr_t{1} << 40;
-// The range begins in between. The kernel maps from the top downwards, in the old layout from 42 TiB upwards, and
-// programs at 85 TiB. mimalloc, the JVM and the sanitizers ask for addresses below 32 TiB and above 112 TiB.
+// The range begins between these two addresses. The kernel maps from the top downwards, or in the old layout from 42
+// TiB upwards, and maps programs at 85 TiB. mimalloc, the JVM and the sanitizers ask for addresses below 32 TiB and
+// above 112 TiB.
 constexpr uintptr_t kLowest = 48 * kTiB;
 constexpr uintptr_t kHighest = 72 * kTiB;
 
@@ -43,7 +44,7 @@ enum class Slot : uint8_t {
   kOthers,  // not the guest's: the program has mapped something there, or the system did not give it back
 };
 constinit std::atomic<Slot> slots[kSlots];
-// By the first slot.
+// Indexed by the first slot of the sample.
 constinit HugeSample huge_samples[kSlots]{};
 
 uintptr_t Begin() { return guest_range.begin.load(std::memory_order_acquire); }
@@ -113,8 +114,8 @@ char* OpenSlots(size_t bytes, size_t count, size_t alignment, MapKind kind) {
 
 size_t MappedBytes(size_t usable) { return RoundUp(usable, kPageSize); }
 
-// The slots of a huge sample. The page behind it stays free, so that its mapping is never joined with that of the next
-// slot: to unmap a part of a mapping takes one mapping more.
+// The slots of a huge sample. The page behind the sample stays free, so that its mapping is never joined with the
+// mapping of the next slot: unmapping a part of a mapping takes an additional mapping.
 size_t HugeSlots(size_t bytes) { return RoundUp(bytes + kPageSize, kChunkSize) / kChunkSize; }
 
 void CountBytes(int64_t bytes) {
@@ -122,7 +123,7 @@ void CountBytes(int64_t bytes) {
   AddToFigure(&heaptap_statistics::active, bytes);
 }
 
-// Unmaps what is at the beginning of claimed slots.
+// Unmaps the memory at the beginning of claimed slots.
 void CloseSlots(size_t first, size_t bytes) {
   void* memory = Address(first);
   const bool is_unmapped = Unmap(memory, bytes);
@@ -176,7 +177,7 @@ void ReturnHugeSample(HugeSample* sample) {
 
 HugeMove::HugeMove(HugeSample* from, size_t usable) : from_(from), usable_(usable), target_(nullptr) {
   void* source = Address(static_cast<size_t>(from - huge_samples));
-  // The last page serves as the page behind, which must be mapped.
+  // The last page is left out: IsOneMapping needs a mapped page behind the addresses.
   if (usable > kBytes || !IsOneMapping(source, from->bytes - kPageSize)) return;
   const size_t bytes = MappedBytes(usable);
   target_ = OpenSlots(bytes, HugeSlots(bytes), kChunkSize, MapKind::kMemory);

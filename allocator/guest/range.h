@@ -8,8 +8,8 @@
 //
 // The range is a number only. It is chosen when the first block is needed, where the kernel maps nothing unless it is
 // asked to, and nothing is mapped there until a slot is taken. So the range takes no address space: it counts towards
-// no limit (RLIMIT_AS, RLIMIT_MEMLOCK), and no core file and no mlockall contains it. A program that maps something
-// there keeps it, and its addresses are not the guest's.
+// no limit (RLIMIT_AS, RLIMIT_MEMLOCK), and no core file and no mlockall contains it. If a program maps something
+// there, the program keeps it, and these addresses are not the guest's.
 //
 // Any thread, any time. There is no lock, so a fork finds nothing half done.
 #ifndef HEAPTAP_ALLOCATOR_GUEST_RANGE_H_
@@ -51,9 +51,9 @@ struct HugeSample {
   size_t bytes;     // of the memory; 0: no huge sample begins here
 };
 
-// Memory that reads as zero for a sample, at a multiple of `alignment`, and fills in its description. The system grants
-// what it would grant the program. nullptr: the range or the memory is used up. REQUIRES: `alignment` is a power of
-// two.
+// Maps memory that reads as zero for a sample, at a multiple of `alignment`, and fills in the sample's description. The
+// system grants what it would grant the program. nullptr: the range or the memory is used up. REQUIRES: `alignment` is
+// a power of two.
 void* TakeHugeSample(size_t usable, size_t alignment, uint64_t serial);
 
 // The description of the huge sample that begins at `pointer`. nullptr: none does. REQUIRES: IsOwn(pointer).
@@ -62,10 +62,10 @@ HugeSample* FindHugeSample(const void* pointer);
 // Frees the memory of a huge sample.
 void ReturnHugeSample(HugeSample* sample);
 
-// New slots for the pages of a huge sample that gets another size.
+// New slots for the pages of a huge sample that is resized.
 class HugeMove {
  public:
-  // The pages stay where they are.
+  // Takes the new slots. The pages do not move yet.
   HugeMove(HugeSample* from, size_t usable);
   HugeMove(const HugeMove&) = delete;
   HugeMove& operator=(const HugeMove&) = delete;

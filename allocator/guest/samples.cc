@@ -29,17 +29,17 @@ namespace {
 
 constexpr size_t kUnit = size_t{1} << kShortShift;
 
-// From this size on glibc maps blocks of their own, and unmaps them.
+// From this size on, glibc gives each block its own mapping, and unmaps it when the block is freed.
 constexpr size_t kUnmapped = size_t{128} << 10;
 
-// The class whose slabs have such blocks. kSmallClasses: none has.
+// The class whose slabs have such blocks. kSmallClasses: no class has such blocks.
 unsigned ClassFor(size_t usable, size_t alignment) {
   // Blocks of a slab are as aligned as their size.
   const size_t size = RoundUpToAlignedClass(usable, alignment);
   return size != 0 && size <= kSmallMaximum && size % alignment == 0 ? ClassOf(size) : kSmallClasses;
 }
 
-// Blocks of this size are counted like the large blocks of the full library.
+// Counts a block that is in no slab, like the large blocks of the full library.
 void CountLarge(bool begins, size_t usable, uint64_t serial) {
   const int64_t sign = begins ? 1 : -1;
   if (serial != kNoSample) AddToFigure(&heaptap_statistics::sampled_objects, sign);
@@ -95,7 +95,7 @@ void* TakeBlock(size_t usable, const SampleTraits& traits, uint64_t serial) {
   return fits ? TakeRun(usable, traits.alignment, traits.zero, serial) : TakeHuge(usable, traits.alignment, serial);
 }
 
-// A block of the range, as its pointer tells. Exactly one of `slab` and `huge` is not nullptr, or both are: no block
+// A block of the range, as its pointer tells. One of `slab` and `huge` is not nullptr. If both are nullptr, no block
 // begins there.
 struct Found {
   Slab* slab;
@@ -118,7 +118,7 @@ Found Find(const void* pointer) {
   return {slab, nullptr, sample.serial, sample.requested};
 }
 
-// Whether and how an allocation is a sample. The weight 0: it is none.
+// Decides whether an allocation is a sample. Weight 0: it is not.
 Decision DecideOn(size_t size, size_t alignment) {
   StartGuest();
   // The host refuses such a size.
@@ -142,13 +142,13 @@ void* Place(size_t size, const SampleTraits& traits, const Decision& decision) {
 
 void ReportFreed(const void* pointer, const Found& found) {
   if (found.serial == kNoSample) return;
-  // Gives the thread a heap, whose slot can hold the news of the free back.
+  // Gives the thread a heap, whose slot can hold the free back.
   TickSlowPath();
   observer::Freed(pointer, {found.usable, found.usable, found.serial});
 }
 
 // Moves the pages of a huge sample, as the host would. nullptr: impossible, and nothing has changed. A block that is no
-// sample any more stays the guest's.
+// longer a sample stays the guest's.
 void* MoveHuge(void* pointer, const Found& found, size_t size, const Decision& decision) {
   if (found.huge == nullptr || size <= kRunMaximum) return nullptr;
   const size_t usable = decision.weight != 0 ? decision.usable : HostUsableSize(size, 1);
@@ -160,7 +160,7 @@ void* MoveHuge(void* pointer, const Found& found, size_t size, const Decision& d
   CountLarge(false, found.usable, found.serial);
   void* moved = move.Finish(serial);
   if (moved == nullptr) {
-    // The system lacks memory for the tables of pages. The block stays, and is no sample any more.
+    // The system lacks memory for the tables of pages. The block stays, and is no longer a sample.
     found.huge->serial = kNoSample;
     CountLarge(true, found.usable, kNoSample);
     return nullptr;
@@ -170,7 +170,7 @@ void* MoveHuge(void* pointer, const Found& found, size_t size, const Decision& d
   return moved;
 }
 
-// No live block of the guest begins there.
+// Refuses the free of a pointer at which no live block of the guest begins.
 void RefuseInvalidFree(const void* pointer) {
   const unsigned kind = ChunkKind(pointer);
   const bool is_free = kind > kFreedHuge && IsUnit(SlabOf(pointer, kind)) && IsFreeUnit(SlabOf(pointer, kind));
@@ -200,7 +200,7 @@ void* ResizeSample(void* pointer, size_t size) {
   if (!IsOwn(pointer)) return host.realloc(pointer, size);
   const Found found = Find(pointer);
   if (found.usable == 0) {
-    // No block begins there. Reported as a free of it.
+    // No block begins there. The call is reported like a free of the pointer.
     FreeSample(pointer);
     errno = ENOMEM;
     return nullptr;

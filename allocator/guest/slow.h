@@ -15,7 +15,8 @@ void* SlowTcCalloc(size_t count, size_t size);
 void* SlowMallocx(size_t size, int flags);
 // realloc of a block of the host, or of nullptr.
 void* SlowRealloc(void* pointer, size_t size);
-// realloc of a block of the guest, which always moves. The new block may be a sample or not. It is charged here.
+// realloc of a block of the guest, which always moves. The new block may be a sample or not. The allocation is charged
+// here.
 void* ReallocSample(void* pointer, size_t size);
 
 }  // namespace heaptap

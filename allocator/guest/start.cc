@@ -35,7 +35,7 @@ namespace {
 bool IsCalledByProgram(void* programs_malloc) {
   GuestThread& thread = guest_thread;
   thread.left = kStride;
-  // Not free: that of the program may be another one.
+  // Does not call free directly: the program's free may be another function.
   void* block = reinterpret_cast<decltype(&malloc)>(programs_malloc)(1);
   const bool is_charged = thread.left != kStride;
   thread.left = 0;
@@ -71,7 +71,8 @@ GuestState Judge() {
   return GuestState::kActive;
 }
 
-// What programs set for all allocators. The guest does not export these variables, since a host may.
+// Takes over the variables that programs set for all allocators. The guest does not export these variables, since a
+// host may.
 void AdoptProgramVariables() {
   const auto adopt = [](const char* name, auto* own) {
     void* variable = FindFirst(name);
@@ -84,7 +85,7 @@ void AdoptProgramVariables() {
 }  // namespace
 
 void StartGuestSlowly() {
-  // What the start itself allocates passes.
+  // Allocations of the start itself pass unsampled.
   GuestThread& thread = guest_thread;
   if (thread.starts) return;
   thread.starts = true;
@@ -92,7 +93,7 @@ void StartGuestSlowly() {
   FindHost();
   GuestState judged = Judge();
   if (judged == GuestState::kActive) {
-    // A host may begin with its first block: some expect no free and no operator before.
+    // A host may start with its first block: some hosts expect no free and no operator before it.
     host.free(host.malloc(1));
     FindNestedCalls();
     if (MayTakeOperators()) FindNewFunctions();
@@ -105,7 +106,7 @@ void StartGuestSlowly() {
     control::SetHost("?");
     StartProcess();
   }
-  // What has passed had the countdown of a guest that is not active.
+  // The allocations that have passed were charged to the countdown of an inactive guest.
   ResetCountdown();
   errno = saved;
   thread.starts = false;

@@ -2,10 +2,10 @@
 //
 // The start of the guest, and whether it may take samples. It may not, and passes every call on, if
 //
-//   - the program calls another malloc than the guest's: one of its own, or that of a library before the guest
+//   - the program calls another malloc than the guest's: one of its own, or one of a library before the guest
 //   - the next library is libheaptap.so, which takes samples itself
 //
-// A block that the guest had made could then reach a free that does not know it. One line on stderr says so.
+// A block that the guest had made could then reach a free that does not know the block. One line on stderr says so.
 //
 // Any thread, any time.
 #ifndef HEAPTAP_ALLOCATOR_GUEST_START_H_

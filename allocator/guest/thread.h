@@ -14,22 +14,23 @@
 
 namespace heaptap {
 
-// A thread asks after this much charge whether the interval has changed. A quarter of it would cost a pair 0.2 ns more.
+// A thread asks after this much charge whether the interval has changed. A quarter of this would cost each pair of
+// malloc and free 0.2 ns more.
 inline constexpr uint64_t kStride = uint64_t{1} << 18;
 
 struct GuestThread {
   uint64_t left;      // the charge until the next slow path
-  uint64_t more;      // of the countdown, behind `left`
+  uint64_t more;      // the rest of the countdown, behind `left`
   uint64_t begin;     // the value that `left` began with
   uint32_t interval;  // 1 + the interval that the countdown is drawn for; 0: sampling was off, or nothing is drawn
   bool finds_host;    // the thread is looking for the host's functions (host.h)
   bool starts;        // the thread is starting the guest (start.h)
-  uint64_t lost;      // the weight of the sample for which TakeSample had no memory (samples.h); 0: it had
+  uint64_t lost;      // the weight of the sample for which TakeSample had no memory (samples.h); 0: none
 };
 
 extern constinit thread_local GuestThread guest_thread;
 
-// The size whose charge an aligned allocation takes: hosts may round its usable size up to the alignment.
+// The size by which an aligned allocation is charged: hosts may round its usable size up to the alignment.
 constexpr size_t ChargedSize(size_t size, size_t alignment) { return size + alignment - 1; }
 
 // Takes the charge of an allocation from the countdown. True: the countdown is over, and the slow path must decide. One
@@ -49,8 +50,8 @@ constexpr size_t ChargedSize(size_t size, size_t alignment) { return size + alig
 inline void TakeBackCharge(size_t size) { guest_thread.left += ChargeOf(size); }
 
 // The next allocation takes the slow path and draws a countdown. For the child of a fork, which must not repeat its
-// parent's samples, and for the end of the start: what the start allocated has begun a stride before the interval was
-// known.
+// parent's samples, and for the end of the start: the allocations of the start have begun a stride before the interval
+// was known.
 inline void ResetCountdown() {
   guest_thread.left = guest_thread.more = guest_thread.begin = 0;
   guest_thread.interval = 0;

@@ -18,12 +18,13 @@ constexpr size_t kStep = 8;
 // Every block has this alignment, so a request for it is an ordinary one.
 constexpr size_t kOrdinaryAlignment = 8;
 
-// The usable size by size / kStep, rounded up; 0: the host was not asked yet. Small sizes have it in 16 bits, save the
-// largest, which stay unknown.
+// The usable size by size / kStep, rounded up; 0: the host has not been asked yet. The usable sizes of small blocks fit
+// in 16 bits, except the largest, which stay unknown.
 constinit std::atomic<uint16_t> known[kSmallMaximum / kStep + 1];
 
-// glibc maps blocks from this size on, in whole pages with a header of 16 bytes. A block that is freed raises the size,
-// and glibc would then keep large blocks of the program that it has given back so far. So it is not asked.
+// glibc maps blocks from this size on, in whole pages with a header of 16 bytes. Freeing such a block raises this
+// threshold: glibc would then keep large blocks of the program that it has returned to the system so far. So glibc is
+// not asked.
 constexpr size_t kGlibcMaps = 128 * 1024;
 constexpr size_t kGlibcHeader = 16;
 

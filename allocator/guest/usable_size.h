@@ -13,7 +13,7 @@ namespace heaptap {
 // The usable size that the host's block for such a request would have, at least `size` and not 0. The host is asked
 // once for each small size, by nallocx or by a block that is freed again. 0: the host refuses the request.
 //
-// If the host has no malloc_usable_size, it is the requested size, rounded up to 8 bytes.
+// If the host has no malloc_usable_size, the result is the requested size, rounded up to 8 bytes.
 size_t HostUsableSize(size_t size, size_t alignment);
 
 }  // namespace heaptap

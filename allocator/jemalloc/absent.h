@@ -20,13 +20,13 @@ inline constexpr const char* kArenaMutexes[] = {
     "large",       "extent_avail", "extents_dirty", "extents_muzzy", "extents_retained", "decay_dirty",
     "decay_muzzy", "base",         "tcache_list",   "hpa_shard",     "hpa_shard_grow",   "hpa_sec"};
 
-// Of a mutex; uint64_t. A mutex also has max_num_thds, a uint32_t.
+// The figures of a mutex, each a uint64_t. A mutex also has max_num_thds, a uint32_t.
 inline constexpr const char* kMutexFigures[] = {"num_ops",          "num_wait",        "num_spin_acq",
                                                 "num_owner_switch", "total_wait_time", "max_wait_time"};
 
 inline constexpr const char* kBackgroundThreadFigures[] = {"num_threads", "num_runs", "run_interval"};
 
-// Of a shard, and of its slabs of huge pages: the full ones, the empty ones, and the others by size.
+// The figures of a shard, and of its slabs of huge pages: the full ones, the empty ones, and the others by size.
 inline constexpr const char* kShardFigures[] = {"npurge_passes", "npurges", "nhugifies", "ndehugifies"};
 inline constexpr const char* kShardSlabFigures[] = {"npageslabs_nonhuge", "npageslabs_huge", "nactive_nonhuge",
                                                     "nactive_huge",       "ndirty_nonhuge",  "ndirty_huge"};

@@ -47,7 +47,7 @@ Snapshot& FiguresOf(size_t arena) {
 // False for a moment, while the arena is being made.
 bool HasFigures(const Arena& arena) { return arena.index == 0 || of_explicit[arena.index] != nullptr; }
 
-// A block whose memory counts as resident for another arena than 0.
+// Counts the resident memory of a block for its arena instead of arena 0.
 void MoveResident(Snapshot* snapshot, const void* begin, size_t bytes) {
   if (snapshot == &of_main) return;
   const size_t resident = ResidentBytes(begin, bytes);
@@ -60,7 +60,7 @@ void AddSlab(const Slab* slab) {
   unsigned size_class = Peek(slab->size_class);
   const uint32_t not_collected = RemoteCount(slab->remote_free.load(std::memory_order_relaxed));
   uint32_t used = Peek(slab->used) - Peek(slab->returned);
-  // The owner may collect them meanwhile.
+  // The owner may collect these frees meanwhile.
   used -= used < not_collected ? used : not_collected;
   size_t returned = 0;
   for (const uint64_t& pages : slab->returned_pages)
@@ -73,7 +73,7 @@ void AddSlab(const Slab* slab) {
   const size_t active = carved > returned ? carved - returned : 0;
   bin.active += active;
   snapshot.active += active;
-  // What only earlier owners of the unit have used.
+  // The memory that only earlier owners of the unit have used.
   if (touched > carved) snapshot.mapped += touched - carved;
   MoveResident(&snapshot, SlabMemory(slab), SlabBytes(slab));
 }
@@ -95,7 +95,7 @@ size_t AddUsed(const Slab* slab, uintptr_t owner) {
 // Adjacent free units that are all dirty or all clean.
 struct FreeExtent {
   bool dirty = false;
-  size_t bytes = 0;  // of a dirty extent: those that earlier owners have used
+  size_t bytes = 0;  // of a dirty extent: the bytes that earlier owners have used
 };
 
 void EndExtent(FreeExtent* extent) {
@@ -199,11 +199,11 @@ struct LargeFigures {
   uint64_t allocations;
 };
 
-// As ClassStatistics describes them. `outside`: the numbers of blocks that are in no slab of heaptap's. REQUIRES: the
-// bin's live blocks, active bytes and heaptap's own slabs are counted.
+// Fills in the slabs, as ClassStatistics describes them. `outside`: the numbers of blocks that are in no slab of
+// heaptap's. REQUIRES: the bin's live blocks, active bytes and heaptap's own slabs are counted.
 void ShowSlabs(unsigned c, const LargeFigures& outside, ClassStatistics* bin) {
   const size_t blocks = BinSlabBlocks(c);
-  // Such an alignment has only a block of at least kLargeMinimum, and a shown slab is one of these.
+  // A block outside of all slabs has at least kLargeMinimum bytes. A shown slab of such a size holds one block.
   const size_t outside_now = outside.allocations - outside.frees;
   bin->slabs_made = bin->slabs_made * DivideRoundingUp(kSlabCapacity[c], blocks) + outside.allocations;
   bin->slabs = DivideRoundingUp(bin->active, kBinSlabSize[c]) + outside_now;
@@ -266,8 +266,8 @@ void Add(Snapshot* sum, const Snapshot& part) {
   }
 }
 
-// Makes the calling thread's own requests exact, and those in shared heaps. REQUIRES: no lock is held, since the end of
-// the HeapScope may print statistics, which takes a snapshot.
+// Makes the requests of the calling thread and the requests in shared heaps exact. REQUIRES: no lock is held, since the
+// end of the HeapScope may print statistics, which takes a snapshot.
 void SettleAllocations() {
   HEAPTAP_ASSERT(!Mutex::HoldsAny());
   {

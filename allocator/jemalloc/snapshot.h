@@ -21,8 +21,8 @@ namespace heaptap {
 inline constexpr unsigned kExtentClasses = kClasses - kSmallClasses;
 
 // The bytes of a slab of a bin, as shown: like jemalloc's, the fewest whole pages that hold whole blocks. heaptap's own
-// slabs (slab.h) are much larger, and the untouched and returned pages in them are no memory. Programs take all blocks
-// of the shown slabs for memory: redis shows those that are not live as its fragmentation.
+// slabs (slab.h) are much larger, and the untouched and returned pages in them use no memory. Programs take all blocks
+// of the shown slabs for memory: redis shows the blocks that are not live as its fragmentation.
 inline constexpr std::array<size_t, kSmallClasses> kBinSlabSize = [] {
   std::array<size_t, kSmallClasses> sizes{};
   for (unsigned c = 0; c < kSmallClasses; c++) sizes[c] = std::lcm(kPageSize, size_t{kClassSize[c]});
@@ -39,7 +39,7 @@ constexpr uint32_t BinSlabBlocks(unsigned bin) { return static_cast<uint32_t>(kB
 // program got. Requests of other threads lag by at most one batch each. A small block with an alignment that no slab
 // provides counts in the bin of its size.
 //
-// Slabs are those of kBinSlabSize:
+// Slabs are counted as slabs of kBinSlabSize bytes:
 //
 //   slabs          as many as the bin's active bytes fill, and one for each block that is in none of heaptap's slabs
 //   slabs_nonfull  those that would have a free block if the live blocks lay together, less one: jemalloc does not
@@ -59,7 +59,7 @@ struct ClassStatistics {
 };
 
 // Free extents (adjacent free units), by page class (size_class.h). A dirty extent has old contents, and its size is
-// that of the contents; a retained extent has none.
+// the size of the contents; a retained extent has no contents.
 struct FreeExtentStatistics {
   size_t dirty;
   size_t dirty_bytes;
@@ -89,7 +89,7 @@ struct Snapshot {
   size_t dirty;
   size_t allocated_small;
   size_t allocated_large;
-  size_t ready;  // ready blocks; those of other threads as of their last refill
+  size_t ready;  // bytes of ready blocks; of other threads, as of their last refill
   ClassStatistics bins[kSmallClasses];
   ClassStatistics extents[kExtentClasses];
   FreeExtentStatistics free_extents[kPageClasses];
@@ -101,20 +101,20 @@ struct Snapshot {
 };
 static_assert(sizeof(Snapshot) % sizeof(uint64_t) == 0);
 
-// Indices of arenas in statistics, besides those of single arenas.
+// Indices of arenas in statistics, besides the indices of single arenas.
 inline constexpr size_t kAllArenas = 4096;
 inline constexpr size_t kDestroyedArenas = 4097;
 
 // epoch: takes a new snapshot. Visits all slabs, and asks the system about each page of the allocator. Any thread, no
-// lock held; so for the others below.
+// lock held; this applies to all functions below.
 void TakeSnapshot();
 
 // Access to the figures of the last snapshot without a copy, which would be too large for the stack of a small thread.
 // Takes a snapshot if there is none. Other threads that need a snapshot wait.
 class SnapshotScope {
  public:
-  // Of an arena; an arena that has been made since has no figures yet. `copy`: looks at these figures instead, without
-  // a lock. REQUIRES: the arena was made, or is one of the two above.
+  // The figures of an arena; an arena that has been made since the last snapshot has no figures yet. `copy`: looks at
+  // these figures instead, without a lock. REQUIRES: the arena was made, or is one of the two above.
   explicit SnapshotScope(size_t arena = kAllArenas, const Snapshot* copy = nullptr);
   ~SnapshotScope();
   SnapshotScope(const SnapshotScope&) = delete;
@@ -136,7 +136,7 @@ uint64_t SnapshotEpoch();
 
 // Room for the figures of an explicit arena, which are 0 until the next snapshot. False: out of memory.
 bool ClearSnapshotOf(size_t arena);
-// Adds the figures of an arena, as a new snapshot has them, to those of the destroyed arenas.
+// Adds the figures of an arena, as a new snapshot has them, to the figures of the destroyed arenas.
 void AddToDestroyed(size_t arena);
 // Whether there are figures of destroyed arenas.
 bool HasDestroyedArenas();

@@ -14,8 +14,8 @@ namespace heaptap {
 // too large to exist may have any charge.
 constexpr uint64_t ChargeOf(size_t size) { return 2 * size + 24; }
 
-// The countdown T to a marked byte at this distance: the allocation that makes the charges exceed T has the byte, so T
-// is one less than the distance, rounded up.
+// The countdown T to a marked byte at this distance: the allocation that makes the charges exceed T contains the byte,
+// so T is one less than the distance, rounded up.
 constexpr uint64_t CountdownTo(double distance) {
   const uint64_t whole = static_cast<uint64_t>(distance);
   return static_cast<double>(whole) < distance || whole == 0 ? whole : whole - 1;

@@ -13,7 +13,8 @@ constexpr double Curve(double x) { return 1 - OneMinusExp(x); }
 
 // Where the tail begins: with this number, and no other, the layers end at the height of the curve, 1.
 constexpr double kTail = 7.69711747013104972;
-// The area of each layer: of the lowest one's rectangle and the tail, which has the area Curve(kTail).
+// The area of each layer. For the lowest layer, this is the area of the rectangle and of the tail, which is
+// Curve(kTail).
 constexpr double kArea = (kTail + 1) * Curve(kTail);
 
 constexpr double HeightAbove(double edge) { return Curve(edge) + kArea / edge; }

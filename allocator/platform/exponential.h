@@ -5,10 +5,10 @@
 //
 // The area under exp(-x) is covered by layers of equal area, each a rectangle from x = 0 to its edge. A random point of
 // a random layer has the exponential law's x if it lies under the curve, which is certain left of the edge of the layer
-// above. Only the others need the curve itself, one in 45. The lowest layer is a rectangle and the tail beside it, and
-// its edge that of a rectangle with this area.
+// above. Only the other points, one in 45, need the curve itself. The lowest layer is a rectangle and the tail beside
+// it, and its edge is the edge of a rectangle with the same area.
 //
-// Exact but for the rounding of double: the law of x has no other error. As Random: not thread safe.
+// Exact but for the rounding of double: the law of x has no other error. Like Random, not thread safe.
 #ifndef HEAPTAP_ALLOCATOR_PLATFORM_EXPONENTIAL_H_
 #define HEAPTAP_ALLOCATOR_PLATFORM_EXPONENTIAL_H_
 
@@ -31,7 +31,7 @@ double DrawNearCurve(Random* random, unsigned layer, double x);
 
 }  // namespace exponential_internal
 
-// Greater than 0.
+// A random number of this law, greater than 0.
 inline double DrawExponential(Random* random) {
   using namespace exponential_internal;  // NOLINT: of this function alone
   const uint64_t bits = random->Next();

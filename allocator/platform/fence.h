@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Orders of memory that cost nothing on x86, where they bind the compiler alone, in forms that keep the fast paths of
+// Memory orders that cost nothing on x86, where they restrict only the compiler, in forms that keep the fast paths of
 // malloc and free as short as they are.
 #ifndef HEAPTAP_ALLOCATOR_PLATFORM_FENCE_H_
 #define HEAPTAP_ALLOCATOR_PLATFORM_FENCE_H_
@@ -11,7 +11,7 @@
 
 namespace heaptap {
 
-// ThreadSanitizer knows no fences, so the accesses beside this one have an order of their own there.
+// ThreadSanitizer does not know fences, so in its builds the accesses beside this one have a memory order of their own.
 inline void Fence([[maybe_unused]] std::memory_order order) {
 #ifndef __SANITIZE_THREAD__
   std::atomic_thread_fence(order);
@@ -22,7 +22,7 @@ inline void Fence([[maybe_unused]] std::memory_order order) {
 // the number is 0 now.
 [[gnu::always_inline]] inline bool ReleaseOne(uint32_t* number) {
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
-  // The compiler would take three instructions. A store of x86 is a release.
+  // The compiler would need three instructions. An x86 store is a release.
   bool is_zero;
   asm("subl $1, %0" : "+m"(*number), "=@ccz"(is_zero) : : "memory");
   return is_zero;

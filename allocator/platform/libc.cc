@@ -11,26 +11,26 @@
 
 extern "C" {
 
-// In glibc before 2.34: only in libpthread.
+// Before glibc 2.34 these are only in libpthread.
 extern decltype(pthread_key_create) pthread_key_create __attribute__((weak));
 extern decltype(pthread_setspecific) pthread_setspecific __attribute__((weak));
 extern decltype(pthread_create) pthread_create __attribute__((weak));
 extern decltype(pthread_join) pthread_join __attribute__((weak));
 
-// glibc from 2.32 on.
+// glibc has this from 2.32 on.
 extern char __libc_single_threaded __attribute__((weak));
 
 // glibc has the first, and the second only for programs that are linked with it; musl has the second.
 int __register_atfork(void (*prepare)(), void (*parent)(), void (*child)(), void* object) __attribute__((weak));
 extern decltype(pthread_atfork) pthread_atfork __attribute__((weak));
 
-// Every libc, but no header.
+// Every libc defines this function, but no header declares it.
 int __cxa_atexit(void (*handler)(void*), void* argument, void* object);
 
 // glibc: the address of argc on the initial stack, as the dynamic linker keeps it.
 extern void* __libc_stack_end __attribute__((weak));
 
-// This library or program, to libc: what the library has registered goes when it is unloaded.
+// Identifies this library or program to libc, which drops what a library has registered when the library is unloaded.
 extern void* __dso_handle __attribute__((visibility("hidden")));
 }
 
@@ -48,7 +48,7 @@ ThreadFunctions FindThreadFunctions() {
   HEAPTAP_ASSERT(!Mutex::HoldsAny());
   ThreadFunctions found;
   found.create = FindLate(&pthread_create, "pthread_create");
-  // One library has them all.
+  // One library defines them all.
   if (found.create == nullptr) return {};
   found.key_create = FindLate(&pthread_key_create, "pthread_key_create");
   found.setspecific = FindLate(&pthread_setspecific, "pthread_setspecific");

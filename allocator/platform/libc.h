@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the allocator needs of libc and what not every libc has. This is the only place that knows how they differ.
+// What the allocator needs from libc and not every libc has. This is the only place that knows how they differ.
 //
 // The shared libraries are one file for glibc from 2.17 on and for musl 1.2. So they are linked without libc: they have
 // no NEEDED entry and ask for no version of a symbol, and the dynamic linker takes each name from the libc of the
-// program, in the version with which that libc began, or in its default version. tests/imports.txt lists the
-// names:
+// program, in that libc's first version of the name, or in the default version. tests/imports.txt lists the names:
 //
 // - names that every libc has are called directly, in all files;
-// - names that some lack are weak here and null there. The functions below find them later, or do without them.
+// - names that some libcs lack are weak here, and null there. The functions below find them later, or do without them.
 //
-// In the archives the same references must bring the functions into a static program, which weak ones do not do. There
-// libc_archive.S makes them strong.
+// In the archives, the same references must bring the functions into a static program, which weak references do not do.
+// There libc_archive.S makes the references strong.
 //
 // Any thread, also before constructors run. Nothing here touches errno.
 #ifndef HEAPTAP_ALLOCATOR_PLATFORM_LIBC_H_
@@ -38,7 +37,7 @@ ThreadFunctions FindThreadFunctions();
 // Whether the process has one thread. False if that is not known.
 bool IsSingleThreaded();
 
-// As pthread_atfork and atexit. False: out of memory.
+// Like pthread_atfork and atexit. False: out of memory.
 bool AtFork(void (*prepare)(), void (*parent)(), void (*child)());
 bool AtExit(void (*handler)());
 

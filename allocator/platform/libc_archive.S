@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Only in libheaptap.a: references that bring functions from libc.a into a static program. libc.cc refers to them too, but
- * weakly, which brings nothing.
+ * weakly, which brings in nothing.
  */
         .section .data.rel.ro.heaptap, "aw", @progbits
         .p2align 3

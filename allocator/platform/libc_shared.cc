@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Only in the shared libraries: what a linker takes from the C library of the machine that it links on, and what
-// compilers call there. The shared libraries are linked without that (libc.h).
+// Only in the shared libraries: names that a linker otherwise takes from the C library of the build machine, and the
+// functions of that C library that compilers call. The shared libraries are linked without it (libc.h).
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 extern "C" {
 
-// crtbeginS.o's.
+// Otherwise defined in crtbeginS.o.
 extern void* __dso_handle __attribute__((visibility("hidden")));
 void* __dso_handle = &__dso_handle;
 
-// What _FORTIFY_SOURCE makes of calls whose target has a known size, depending on the compiler. glibc's functions,
-// which musl does not have, print a line before they abort.
+// With _FORTIFY_SOURCE, some compilers turn calls whose target has a known size into calls of these functions. musl
+// does not have them; glibc's print a line before they abort.
 #define HEAPTAP_HIDDEN __attribute__((visibility("hidden")))
 
 HEAPTAP_HIDDEN void* __memcpy_chk(void* target, const void* source, size_t size, size_t room) {

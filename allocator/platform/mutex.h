@@ -6,7 +6,7 @@
 //
 // Debug builds assert the order of locks: Lock aborts, and names both locks, if the thread holds a lock of a later rank
 // or the lock itself. TryLock and LockWithin give up in the end, so they may be called in any order. In a release build
-// a mutex has its state alone, and no rank.
+// a mutex has only its state, and no rank.
 #ifndef HEAPTAP_ALLOCATOR_PLATFORM_MUTEX_H_
 #define HEAPTAP_ALLOCATOR_PLATFORM_MUTEX_H_
 
@@ -23,7 +23,7 @@ enum class LockRank : uint8_t {
   kSnapshot,
   kDump,
   kHeaps,
-  kArena,  // several of these, and of the next, only under kHeaps
+  kArena,  // several of kArena, or of kPool, only under kHeaps
   kPool,
   kPurge,
   kHugeCache,
@@ -76,7 +76,7 @@ class Mutex {
  private:
 #ifdef HEAPTAP_DEBUG
   void CheckOrder() const;
-  bool NoteLocked();  // true
+  bool NoteLocked();  // always true
   void NoteUnlocked();
 
   LockRank rank_;

@@ -13,7 +13,7 @@ inline constexpr size_t kPageSize = size_t{1} << kPageShift;
 
 constexpr bool IsPowerOfTwo(size_t number) { return number != 0 && (number & (number - 1)) == 0; }
 
-// To a multiple of `unit`, a power of two. Above the largest multiple: 0.
+// Round to a multiple of `unit`, a power of two. RoundUp of a number above the largest multiple is 0.
 constexpr size_t RoundDown(size_t number, size_t unit) { return number & ~(unit - 1); }
 constexpr size_t RoundUp(size_t number, size_t unit) { return RoundDown(number + unit - 1, unit); }
 

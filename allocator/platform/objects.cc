@@ -13,7 +13,7 @@ namespace {
 // In DT_VERSYM: the symbol is only for programs that ask for its version.
 constexpr uint16_t kHiddenVersion = 0x8000;
 
-// An address in this library: that of a variable, since the address of a function may be one in the program.
+// A variable whose address is in this library. A function would not do, because its address may be in the program.
 const char here = 0;
 
 bool Contains(const dl_phdr_info& object, uintptr_t address) {
@@ -29,7 +29,7 @@ bool IsDefinition(const ObjectTables& tables, const ElfW(Sym) & symbol, const ch
   const auto binding = ELF64_ST_BIND(symbol.st_info);
   const auto type = ELF64_ST_TYPE(symbol.st_info);
   if (symbol.st_shndx == SHN_UNDEF || symbol.st_value == 0 || binding == STB_LOCAL) return false;
-  // An address, and none that a function must choose first.
+  // Only a symbol with an address, and not one whose address a resolver must choose first (STT_GNU_IFUNC).
   if (type != STT_FUNC && type != STT_OBJECT && type != STT_NOTYPE) return false;
   if (strcmp(tables.strings + symbol.st_name, name) != 0) return false;
   return tables.versions == nullptr || (tables.versions[&symbol - tables.symbols] & kHiddenVersion) == 0;
@@ -104,7 +104,7 @@ size_t EndOfHashed(const ObjectTables& tables) {
 // A search through the objects, in the order of the dynamic linker's list.
 struct Search {
   const char* name;
-  uintptr_t behind;  // an address in the object behind which it begins; 0: it begins with the first
+  uintptr_t behind;  // the search begins behind the object with this address; 0: with the first object
   void* found;
 };
 

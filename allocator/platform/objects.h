@@ -2,10 +2,10 @@
 //
 // The objects that are loaded into the process, the program and its shared libraries, and the names that they define.
 // It answers what dlsym and dladdr answer, without them: before glibc 2.34 they are in libdl, which a program need not
-// have. And it allocates nothing, not even a text for a name that is not found.
+// have. It also allocates nothing, not even a text for a name that is not found.
 //
 // Any thread. Waits only for a thread that changes the dynamic linker's list (dl_iterate_phdr), never for one that runs
-// constructors in dlopen. Not in a signal handler. Touches no errno.
+// constructors in dlopen. Not in a signal handler. Does not touch errno.
 #ifndef HEAPTAP_ALLOCATOR_PLATFORM_OBJECTS_H_
 #define HEAPTAP_ALLOCATOR_PLATFORM_OBJECTS_H_
 
@@ -24,25 +24,25 @@ struct ObjectTables {
   const uint16_t* versions = nullptr;    // DT_VERSYM
   const ElfW(Rela) * relocations[2]{};   // of data and of the procedure linkage table
   size_t counts[2]{};
-  size_t relative = 0;  // how many of the first are at its beginning and name no symbol
+  size_t relative = 0;  // how many entries at the beginning of relocations[0] name no symbol
 };
 
 ObjectTables ReadTables(ElfW(Addr) base, const ElfW(Dyn) * dynamic);
-// All are empty where the object has no dynamic section.
+// All tables are empty if the object has no dynamic section.
 ObjectTables ReadTables(const dl_phdr_info& object);
 
 // The symbol that the object itself defines under this name, in its default version. nullptr: none.
 ElfW(Sym) * FindDefinition(const ObjectTables& tables, const char* name);
 
-// The end of `symbols`, as an index. The first is empty.
+// The end of `symbols`, as an index. The first entry is empty.
 size_t CountSymbols(const ObjectTables& tables);
 
 // Whether the object is this library, or the program that it is linked into.
 bool IsThisLibrary(const dl_phdr_info& object);
 
-// The address of the first definition of a name, as dlsym(RTLD_DEFAULT) finds it, and the first behind this library, as
-// dlsym(RTLD_NEXT) does. nullptr: there is none. Unlike dlsym they also search what was opened with RTLD_LOCAL, after
-// all others.
+// FindFirst returns the address of the first definition of a name, like dlsym(RTLD_DEFAULT); FindNext, the address of
+// the first definition behind this library, like dlsym(RTLD_NEXT). nullptr: there is none. Unlike dlsym, both also
+// search objects that were opened with RTLD_LOCAL, after all others.
 void* FindFirst(const char* name);
 void* FindNext(const char* name);
 

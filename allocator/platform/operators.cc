@@ -36,7 +36,7 @@ constexpr const char* kOperators[] = {
 // What C++ libraries call in their operators.
 constexpr const char* kCalled[] = {"malloc", "free", "aligned_alloc", "posix_memalign", "memalign"};
 
-// What only a C++ library defines, and in every release.
+// Only a C++ library defines this function, and every release of it does.
 constexpr char kSetNewHandler[] = "_ZSt15set_new_handlerPFvvE";
 
 template <size_t kCount>
@@ -47,7 +47,7 @@ bool DefinesAny(const ObjectTables& tables, const char* const (&names)[kCount]) 
   return false;
 }
 
-// The first object besides this library that decides.
+// The search for the first object, besides this library, that decides.
 struct Search {
   const void* next_malloc;  // the first behind this library
   bool is_behind = false;   // this library has been passed
@@ -65,7 +65,8 @@ int LookAt(dl_phdr_info* object, size_t, void* opaque) {
   if (!search.is_behind && DefinesAny(tables, kCalled)) return 1;
   if (!DefinesAny(tables, kOperators)) return 0;
   const bool is_library = FindDefinition(tables, kSetNewHandler) != nullptr;
-  // An allocator's operators may call the functions of malloc's family by their names, and so those of another one.
+  // An allocator's operators may call the functions of malloc's family by their names, and so those of another
+  // allocator.
   const ElfW(Sym)* own_malloc = FindDefinition(tables, "malloc");
   const bool is_allocator =
       own_malloc != nullptr &&

@@ -23,7 +23,7 @@ extern const ElfW(Ehdr) __ehdr_start __attribute__((visibility("hidden")));
 namespace heaptap {
 namespace {
 
-// The unit of protection on x86-64.
+// Protect changes whole pages, the unit of protection on x86-64.
 
 bool Protect(const void* address, size_t bytes, int protection) {
   const uintptr_t begin = RoundDown(reinterpret_cast<uintptr_t>(address), kPageSize);
@@ -46,7 +46,7 @@ struct OwnNames {
   ObjectTables tables;
   OwnName names[kMaximum];
   size_t count = 0;
-  // Of all functions.
+  // The lowest and the highest address of all functions.
   ElfW(Addr) lowest = UINTPTR_MAX;
   ElfW(Addr) highest = 0;
 

@@ -10,9 +10,9 @@
 
 namespace heaptap {
 
-// Hides the functions of this library whose names `hides` selects. References to one lead to the next definition of the
-// name then; where there is none, weak references become null. A name without another definition stays if an object
-// refers to it otherwise: it could not have started without the name.
+// Hides the functions of this library whose names `hides` selects. References to such a name then lead to its next
+// definition; where there is none, weak references become null. A name without another definition stays if an object
+// has a reference to it that is not weak: the object could not have started without the name.
 //
 // Where data is limited (RLIMIT_DATA), the system may refuse to write to the tables. The name or the reference stays
 // then.

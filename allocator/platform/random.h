@@ -19,11 +19,11 @@ class Random {
   // Uniform in (0, 1], a multiple of 2^-53.
   double NextUnit() { return UnitOf(Next()); }
 
-  // A seed for the child of a fork, other than those of its parent, its siblings and its cousins. `forks`: the number
-  // of forks of its ancestors so far, this one included.
+  // A seed for the child of a fork, different from those of its parent, its siblings and its cousins. `forks`: the
+  // number of forks of its ancestors so far, this one included.
   static constexpr uint64_t SeedOfChild(uint64_t seed, uint64_t forks) { return Mix(seed ^ Mix(forks * kIncrement)); }
 
-  // The same of the upper 53 of random bits.
+  // The same from the upper 53 of 64 random bits.
   static double UnitOf(uint64_t bits) { return static_cast<double>(static_cast<int64_t>((bits >> 11) + 1)) * 0x1p-53; }
 
  private:

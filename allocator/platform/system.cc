@@ -65,8 +65,8 @@ bool IsWordAt(const void* address, uint32_t word) {
                     reinterpret_cast<long>(&no_time)) == -ETIMEDOUT;
 }
 
-// Maps `total` bytes, `prefix` of which lie before the result: `first` or a multiple of `alignment` below, of which so
-// many are tried.
+// Maps `total` bytes, `prefix` of which lie before the result: `first` or a lower multiple of `alignment`. Tries
+// `attempts` addresses.
 void* MapBelow(uintptr_t first, size_t total, size_t alignment, size_t prefix, int attempts) {
   uintptr_t candidate = first;
   for (int i = 0; i < attempts && candidate > alignment + prefix; i++, candidate -= alignment) {
@@ -77,7 +77,7 @@ void* MapBelow(uintptr_t first, size_t total, size_t alignment, size_t prefix, i
   return nullptr;
 }
 
-// As MapAligned, out of a larger mapping.
+// Like MapAligned, by cutting a larger mapping.
 void* MapWithMargin(size_t size, size_t alignment, size_t prefix) {
   const size_t total = size + prefix;
   const uintptr_t wide = total + alignment < total ? 0 : Map(0, total + alignment, 0);
@@ -99,8 +99,8 @@ void* MapAligned(size_t size, size_t alignment, size_t prefix) {
   if (start == 0) return nullptr;
   if (((start + prefix) & (alignment - 1)) == 0) return reinterpret_cast<void*>(start + prefix);
   UnmapRange(start, total);
-  // Aligned addresses below, one by one. If many are taken, a mapping with a margin is the faster way, unless a limit
-  // leaves no room for the margin. Where new memory is locked, all of the margin becomes resident.
+  // Try aligned addresses below, one by one. If many are taken, a mapping with a margin is the faster way, unless a
+  // limit leaves no room for the margin. Where new memory is locked, all of the margin becomes resident.
   constexpr int kNear = 64;
   constexpr int kFar = 256;
   const uintptr_t first = RoundDown(start + prefix, alignment);
@@ -128,8 +128,8 @@ bool RenewPages(void* address, size_t size) {
 }
 
 bool IsOneMapping(void* address, size_t size) {
-  // No mapping can grow over the page behind it, so this fails. The error tells why: the kernel looks first whether the
-  // addresses are one mapping.
+  // The mapping cannot grow over the page behind it, so this call fails. The error tells why: the kernel first checks
+  // whether the addresses are one mapping.
   return SystemCall(SYS_mremap, reinterpret_cast<long>(address), static_cast<long>(size),
                     static_cast<long>(size + kPageSize), 0) != -EFAULT;
 }
@@ -188,7 +188,7 @@ size_t ResidentBytes(const void* address, size_t size) {
 uint32_t ProcessId() { return static_cast<uint32_t>(SystemCall(SYS_getpid)); }
 
 uint64_t ThreadCount() {
-  // A folder has two links, and this one another for each thread.
+  // A folder has two links, and this folder has one more for each thread.
   constexpr uint64_t kLinksOfFolder = 2;
   struct stat folder;
   const char* path = "/proc/self/task";

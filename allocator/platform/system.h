@@ -46,7 +46,7 @@ enum class MapResult {
   kRefused,   // out of memory, or there are no such addresses
 };
 enum class MapKind {
-  kMemory,         // as MapAligned
+  kMemory,         // like MapAligned
   kChargedMemory,  // the system refuses more than the machine has, as it does for mmap(2) of a program
 };
 // Maps zeroed, private memory at exactly these addresses. REQUIRES: both are multiples of the page size.
@@ -56,8 +56,8 @@ MapResult MapAt(void* address, size_t size, MapKind kind);
 // has as many mappings as it may have.
 bool Unmap(void* address, size_t size);
 
-// Replaces the pages of a mapping, or a part of it, by new ones of MapAligned, whatever the program has done to the
-// old ones (mprotect, mlock, madvise). False: as Unmap.
+// Replaces the pages of a mapping, or a part of it, by new ones like those of MapAligned, whatever the program has done
+// to the old ones (mprotect, mlock, madvise). False: as for Unmap.
 bool RenewPages(void* address, size_t size);
 
 // Whether these addresses are one mapping. Where a program has changed the protection or another property of a part,
@@ -72,7 +72,7 @@ bool ResizeMapping(void* address, size_t old_size, size_t new_size);
 // mapped with `new_size` bytes, and the caller uses none of them.
 bool MoveMapping(void* address, size_t old_size, size_t new_size, void* target);
 
-// Lifts a lock of the pages (mlockall) that counts towards RLIMIT_MEMLOCK.
+// Unlocks pages that mlockall has locked, so that they no longer count towards RLIMIT_MEMLOCK.
 void UnlockPages(void* address, size_t size);
 
 // Returns the pages to the system; they read as zero afterwards. False: the system refused, and the contents stay.

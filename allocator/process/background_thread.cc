@@ -23,8 +23,8 @@ namespace {
 
 constexpr char kName[] = "heaptap-purge";
 
-// Milliseconds between two rounds: while something is dirty, and the longest when nothing is. A GiB that is freed at
-// the beginning of the longest pause has gone back within ten seconds.
+// Milliseconds between two rounds: the pause while memory is dirty, and the longest pause while none is. A GiB that is
+// freed at the beginning of the longest pause has gone back within ten seconds.
 constexpr uint64_t kShortest = 50;
 constexpr uint64_t kLongest = 5000;
 
@@ -35,10 +35,10 @@ pthread_t thread;
 
 constinit std::atomic<uint32_t> shall_stop;
 
-// Signals 32 to 34 are libc's own, by which it makes all threads do something, change the user for example.
+// Signals 32 to 34 are libc's own, by which it makes all threads do something, for example change the user.
 constexpr uint64_t kLibcSignals = uint64_t{7} << 31;
 
-// True: the thread shall stop.
+// True: the thread must stop.
 bool Sleep(uint64_t milliseconds) {
   constexpr uint64_t kPerSecond = 1000;
   constexpr uint64_t kNanoseconds = 1000000;

@@ -25,7 +25,7 @@ inline constexpr int64_t kMaxDecayMilliseconds = 18446744072000;
 struct Configuration {
   // Profiling.
   bool prof = false;        // control and dumps from inside the process
-  bool prof_active = true;  // what prof.active begins with
+  bool prof_active = true;  // the initial value of prof.active
   bool prof_thread_active_init = true;
   bool prof_accum = false;
   bool prof_gdump = false;       // ignored if only prof_leak enables prof

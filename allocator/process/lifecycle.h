@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The events of the process's life that concern the layers above. process.cc calls these functions in this order;
-// api/lifecycle.cc defines them, and guest/lifecycle.cc those of a guest.
+// api/lifecycle.cc defines them, and guest/lifecycle.cc defines them for a guest.
 #ifndef HEAPTAP_ALLOCATOR_PROCESS_LIFECYCLE_H_
 #define HEAPTAP_ALLOCATOR_PROCESS_LIFECYCLE_H_
 
@@ -25,7 +25,8 @@ void Started();
 // Called in the child of a fork, before heaptap:start fires: resets locks and drops what belongs to the parent.
 void ResetAfterFork();
 
-// The other direction, for what both libraries export: the process starts, unless it has (process.h, StartProcess).
+// The other direction, for functions that both libraries export: starts the process, unless it has started (process.h,
+// StartProcess).
 void EnsureStarted();
 
 }  // namespace heaptap::lifecycle

@@ -28,8 +28,7 @@ const char* FindVariable(char** environment, const char* name);
 bool HasMoreRightsThanItsUser();
 
 // The value of a variable in the environment of the process. nullptr: it is not set, or must be ignored, since the
-// program has more rights than its user.
-// Any thread, also before libc is ready.
+// program has more rights than its user. Any thread, even before libc is ready.
 const char* EnvironmentVariable(const char* name);
 
 }  // namespace heaptap

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The table of all options: their names, types, ranges and fields. The parser, confirm_conf, opt.* of mallctl and
-// malloc_stats_print use it. The default of an option is that of its field (configuration.h).
+// malloc_stats_print use it. The default of an option is the default of its field (configuration.h).
 //
 // Constant; any thread, any time.
 #ifndef HEAPTAP_ALLOCATOR_PROCESS_OPTIONS_H_

@@ -49,8 +49,8 @@ void ReadOptions() {
   read(ReadOptionSources(), &configuration);
   const char* text = EnvironmentVariable(HEAPTAP_CONF_VARIABLE);
   if (text != nullptr) ReadHeaptapConf(text, &configuration);
-  // Without a prefix there are no automatic dumps. The user chooses the folder, so such a dump would be a file of the
-  // program's owner wherever the user wants one.
+  // Without a prefix there are no automatic dumps. The user chooses the folder, so an automatic dump would put a file
+  // of the program's owner wherever the user wants.
   if (HasMoreRightsThanItsUser()) configuration.prefix[0] = '\0';
   SetDirtyDecay(configuration.dirty_decay_ms);
 }
@@ -99,7 +99,7 @@ void LeaveCollectorAfterFork() {
 constinit uint64_t forks;
 bool locked_for_fork;  // under the locks of BeforeFork
 
-// Debug builds: all heaps, pools and units that the calling thread may read. REQUIRES: it holds the locks of
+// Debug builds: checks all heaps, pools and units that the calling thread may read. REQUIRES: it holds the locks of
 // BeforeFork, or is the only thread.
 void CheckAroundFork() {
 #ifdef HEAPTAP_DEBUG
@@ -130,7 +130,7 @@ void BeforeFork() {
   LockHeaps();
   LockSampledPools();
   LockUnits();
-  // Under the locks, so that no two threads which fork at once have one number.
+  // Under the locks, so that two threads that fork at once never have the same number.
   forks++;
   locked_for_fork = true;
   CheckAroundFork();
@@ -217,7 +217,7 @@ bool HasOptions() {
 
 void StartLibrary() {
   StartProcess();
-  // Not earlier: libc is ready for threads now.
+  // The thread starts no earlier, because libc is ready for threads only now.
   if (!configuration.background_thread || StartBackgroundThread()) return;
   Message message;
   message << "<heaptap>: background_thread:true: the system refuses a thread\n";

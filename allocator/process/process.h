@@ -18,8 +18,8 @@ namespace heaptap {
 // allocation or the library's constructor, whichever comes first. Any thread, no lock held. errno is kept.
 void StartProcess();
 
-// The work of the library's constructor: StartProcess, so that a process that never allocates has a control block too,
-// and the thread of background_thread:true, for which libc is ready by then.
+// The work of the library's constructor: StartProcess, so that a process that never allocates has a control block too;
+// and the start of the thread of background_thread:true, because libc is ready for threads by then.
 void StartLibrary();
 
 // The configuration that the options have set. REQUIRES: StartProcess has returned, or has called

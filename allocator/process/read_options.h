@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads options, those of jemalloc and those of the collector, in jemalloc's grammar:
+// Reads jemalloc's options and the collector's options, in jemalloc's grammar:
 //
 //   pairs       key:value, separated by commas
 //   keys        letters, digits and underscores
@@ -34,8 +34,8 @@ struct OptionTexts {
 
 // Reads all texts, then sets the options that others imply. With abort_conf, an error is reported and aborts.
 void ReadMallocConf(const OptionTexts& texts, Configuration* configuration);
-// The same where another allocator of the process reads these texts too, and acts on them: takes only what concerns
-// samples, lg_prof_sample and prof_bt_max, and reports nothing.
+// Like ReadMallocConf, where another allocator of the process reads these texts too, and acts on them: takes only the
+// options about samples, lg_prof_sample and prof_bt_max, and reports nothing.
 void ReadSharedMallocConf(const OptionTexts& texts, Configuration* configuration);
 // Reads HEAPTAP_CONF.
 void ReadHeaptapConf(const char* text, Configuration* configuration);

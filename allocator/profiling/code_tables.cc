@@ -15,7 +15,7 @@
 #include "allocator/sampling/events.h"
 #include "allocator/sampling/probes.h"
 
-// The dynamic linker's. Static programs have none.
+// Defined by the dynamic linker, which static programs do not have.
 #pragma weak _r_debug
 
 namespace heaptap {
@@ -87,8 +87,8 @@ void AwaitTablesOfOpened() {
   CallBeforeNextSample();
   // While the linker changes its list, it allocates but does not run new code yet.
   if (&_r_debug != nullptr && _r_debug.r_state != r_debug::RT_CONSISTENT) return;
-  // Stacks grow downwards: if the current frame is above that of dlopen's caller, dlopen has returned, and this is the
-  // last check.
+  // Stacks grow downwards: if the current frame is above the frame of dlopen's caller, dlopen has returned, and this is
+  // the last check.
   const char* here = static_cast<const char*>(__builtin_frame_address(0));
   if (here > opening_frame) opening_frame = nullptr;
   if (is_forked_child.load(std::memory_order_relaxed) || !IsExact()) return;

@@ -364,8 +364,8 @@ int SetDumpPrefix(const char* prefix) {
 }
 
 void DumpAtExit() {
-  // Not _exit, since the program's streams must still be flushed. When an exit handler calls exit again, glibc goes on
-  // with the remaining handlers.
+  // Not _exit, since the program's streams must still be flushed. When an exit handler calls exit again, glibc
+  // continues with the remaining handlers.
   if (FinalDumpShowsLeaks() && ProcessConfiguration().prof_leak_error) exit(1);
 }
 

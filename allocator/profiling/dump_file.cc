@@ -76,7 +76,7 @@ void DumpFile::OpenPart(mode_t mode) {
   if (file_.valid()) created_ = part_name.text();
 }
 
-// An existing file, which other programs may have open. Also if no file can be created next to it.
+// Opens an existing file, which other programs may have open. Also used if no file can be created next to the path.
 void DumpFile::OpenInPlace() {
   file_.Reset(OpenFile(path_, O_EXCL, kNamedMode));
   if (file_.valid()) created_ = path_;
@@ -89,7 +89,7 @@ bool DumpFile::IsRegular() const {
          S_ISREG(status.st_mode);
 }
 
-// By the automatic name, or by a later one if something has got that meanwhile.
+// Gives the file its name. If another file has got the automatic name meanwhile, a later name is taken.
 bool DumpFile::NamePart() {
   if (!is_automatic_) return RenamePart(path_, 0) == 0;
   long error = RenamePart(path_, RENAME_NOREPLACE);
@@ -97,7 +97,7 @@ bool DumpFile::NamePart() {
     MakeName(kind_);
     error = RenamePart(path_, RENAME_NOREPLACE);
   }
-  // The file system cannot tell, as NFS. The name was free before the dump.
+  // The file system cannot check the name, for example NFS. The name was free before the dump.
   if (error == -EINVAL) error = RenamePart(path_, 0);
   return error == 0;
 }

@@ -2,9 +2,9 @@
 //
 // The file of a dump, with the rights of the process.
 //
-// A dump with an automatic name goes to a new file that only the process's user may read. What others have put under
-// such a name, links too, stays as it is, and the next name is taken. A dump that the program has named follows links,
-// and replaces the contents of an existing file, as jemalloc's do.
+// A dump with an automatic name goes to a new file that only the process's user may read. Anything that others have put
+// under this name, even a link, stays as it is, and the next name is taken. A dump that the program has named follows
+// links, and replaces the contents of an existing file, as jemalloc's dumps do.
 //
 // A new file gets its name when it is complete; until then it is <name>.<pid>.part. So no name ever holds half a dump,
 // even if a process is killed or the disk is full.
@@ -20,18 +20,18 @@
 
 namespace heaptap {
 
-// One at a time.
+// At most one object exists at a time.
 class DumpFile {
  public:
-  // Opens it. `kind`: heaptap_dump_kind, or HEAPTAP_ASK_LOG. `path`: must outlive the object; nullptr: an automatic
-  // name.
+  // Opens the file. `kind`: heaptap_dump_kind, or HEAPTAP_ASK_LOG. `path`: must outlive the object; nullptr: an
+  // automatic name.
   DumpFile(uint32_t kind, const char* path);
   // Removes what the object has created, unless Finish() has succeeded.
   ~DumpFile();
   DumpFile(const DumpFile&) = delete;
   DumpFile& operator=(const DumpFile&) = delete;
 
-  // False: it could not be opened, or is nothing that the collector writes to.
+  // False: the file could not be opened, or is not one that the collector writes to.
   bool IsRegular() const;
   int number() const { return file_.number(); }
   const char* path() const { return path_; }

@@ -4,8 +4,8 @@
 //
 //   <prefix>[.<inode of the PID namespace>].<pid>.<sequence>.<letter>[<number>].heap
 //
-// The sequence counts all dumps, the number those of one kind; the final dump has no number. The prefix is prof_prefix
-// until prof.prefix changes it.
+// The sequence counts all dumps, the number counts the dumps of one kind; the final dump has no number. The prefix is
+// prof_prefix until prof.prefix changes it.
 //
 // Not thread safe: the caller holds a DumpScope (dump.cc). Allocates nothing.
 #ifndef HEAPTAP_ALLOCATOR_PROFILING_DUMP_NAME_H_

@@ -31,7 +31,7 @@ const char* ThreadName();
 // Keeps at most 15 bytes. EINVAL: the name is nullptr, or has a character that is neither graphic nor blank.
 int SetThreadName(const char* name);
 
-// Informs the collector of all that it must know before the thread's next sample, such as the thread's name.
+// Informs the collector of everything that it must know before the thread's next sample, such as the thread's name.
 void IntroduceThread();
 
 // prof.gdump: a dump whenever the active memory is larger than ever before.

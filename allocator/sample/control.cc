@@ -35,7 +35,7 @@ extern const char __stop_heaptap_text[] __attribute__((visibility("hidden")));
 namespace heaptap::sample {
 namespace {
 
-// As in MALLOC_CONF: frames of the program in a stack.
+// The most frames of the program in a stack, as MALLOC_CONF has it by default (prof_bt_max).
 constexpr uint32_t kMaxFrames = 128;
 
 // The block in use. nullptr: the library has not started.
@@ -81,7 +81,7 @@ void CountUse(struct ::heaptap_control& block) {
   if (uses.fetch_add(1, std::memory_order_relaxed) + 1 < HEAPTAP_UNCONFIRMED_SAMPLES) return;
   unconfirmed.store(HEAPTAP_NO_RATE, std::memory_order_relaxed);
   if (__atomic_load_n(&block.collector_pid, __ATOMIC_RELAXED) != 0) return;
-  // Another interval may have been set meanwhile by somebody who is no collector, as `heaptap rate` does.
+  // Another interval may have been set meanwhile by something other than a collector, such as `heaptap rate`.
   uint32_t expected = told;
   __atomic_compare_exchange_n(&block.collector_lg_sample, &expected, HEAPTAP_NO_RATE, false, __ATOMIC_RELAXED,
                               __ATOMIC_RELAXED);
@@ -122,7 +122,7 @@ void AfterForkInChild() {
 }
 
 // A constructor, because dlsym takes the dynamic linker's lock and may allocate: an allocator that calls this library
-// may hold any lock. Among the first, to miss few blocks. libheaptap.so has started before.
+// may hold any lock. It runs among the first constructors, to miss few blocks. libheaptap.so has started before.
 [[gnu::constructor(101)]] void Start() {
   const int saved = errno;
   StartSeed();

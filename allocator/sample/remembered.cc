@@ -25,7 +25,7 @@ struct alignas(64) Line {
 
 constexpr unsigned kLgFirst = 12;  // lines of the first level: 256 KiB of memory that is touched as it is used
 constexpr unsigned kLgGrowth = 3;
-// More than a hundred million samples.
+// Room for more than a hundred million samples.
 constexpr unsigned kLevels = 5;
 
 constinit Line first[1 << kLgFirst];
@@ -42,7 +42,7 @@ constexpr uint64_t HashOf(uint64_t key) { return key * 0x9e3779b97f4a7c15; }
 
 uint64_t KeyOf(const void* block, uint64_t heap) { return reinterpret_cast<uint64_t>(block) ^ HEAPTAP_HEAP_TAG(heap); }
 
-// Of the header.
+// The count of the header (sample.h) for the block.
 uint32_t& CountFor(const void* block) {
   static_assert(HEAPTAP_SAMPLE_COUNTS == 1 << 12);
   return heaptap_sample_counts[HashOf(reinterpret_cast<uint64_t>(block)) >> 52];
@@ -85,7 +85,7 @@ bool Remember(const void* block, uint64_t heap) {
     for (Slot& slot : LineOf(lines, level, key).slots) {
       uint64_t empty = 0;
       if (slot.load(std::memory_order_relaxed) != 0) continue;
-      // Before the slot is filled: a thread that finds the key lowers the count.
+      // Counted before the slot is filled, since a thread that finds the key lowers the count.
       __atomic_fetch_add(&CountFor(block), 1, __ATOMIC_RELAXED);
       levels[level].in_use.fetch_add(1, std::memory_order_relaxed);
       if (slot.compare_exchange_strong(empty, key, std::memory_order_release)) return true;

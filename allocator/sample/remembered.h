@@ -20,7 +20,7 @@ namespace heaptap::sample {
 // Returns false if there is no memory.
 bool Remember(const void* block, uint64_t heap);
 
-// Returns whether the sample was remembered. No longer, then.
+// Forgets the sample. Returns whether it was remembered.
 bool Forget(const void* block, uint64_t heap);
 
 // Forgets all samples of the heap in the range, and calls `forgotten` for each.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The slow paths of sample.h, and those of libheaptap-guest.a.
+// The slow paths of sample.h and of libheaptap-guest.a.
 //
 // Compiled with tail calls: each function jumps to the probe, so that the caller in the recorded stack is the allocator
 // even where the control block does not know the bounds of this code.
@@ -20,9 +20,9 @@
 namespace heaptap::sample {
 namespace {
 
-// In each number of a heap, so that no tag is 0: malloc's blocks have none.
+// Set in the number of each heap, so that no tag is 0: malloc's blocks have no tag.
 constexpr uint64_t kHeapBit = uint64_t{1} << 63;
-// The heap of libheaptap-guest.a. No named heap has its tag: theirs have bit 62.
+// The heap of libheaptap-guest.a. No named heap has this tag, since the tags of named heaps have bit 62.
 constexpr uint64_t kWrappedHeap = kHeapBit | uint64_t{1} << 48;
 constexpr uint64_t kNamedBit = uint64_t{1} << 62;
 

@@ -18,7 +18,7 @@ namespace heaptap::sample {
 namespace {
 
 struct Thread {
-  uint64_t more;      // of the countdown, behind heaptap_sample_left
+  uint64_t more;      // the rest of the countdown, behind heaptap_sample_left
   uint64_t fork;      // the number of the thread's latest fork, which the child takes from here
   uint32_t interval;  // 1 + the lg that the countdown is drawn for; 0: off, or nothing is drawn
   bool has_random;
@@ -28,7 +28,7 @@ constinit thread_local Thread self{};
 
 // The number of random streams so far.
 constinit std::atomic<uint64_t> streams;
-// The number of forks so far, and what they have made of the seed.
+// The number of forks so far, and the change of the seed that results from them.
 constinit std::atomic<uint64_t> forks;
 constinit uint64_t seed_of_child;
 
@@ -55,7 +55,7 @@ double DrawUnit() {
 
 uint32_t EndCountdown(uint64_t charge) {
   const uint64_t missing = uint64_t{0} - heaptap_sample_left;
-  // Until the start, each allocation asks again.
+  // Until the library has started, each allocation asks again.
   const uint64_t pause = HasStarted() ? kStride : 0;
   const uint32_t lg = CurrentLgInterval();
   if (self.interval != lg + 1) {
@@ -78,7 +78,7 @@ namespace {
 
 void BeforeFork() { self.fork = forks.fetch_add(1, std::memory_order_relaxed) + 1; }
 
-// The child of a fork must not repeat the samples of its parent, nor those of its siblings.
+// The child of a fork must not repeat the samples of its parent or its siblings.
 void RestartThread() {
   seed_of_child = Random::SeedOfChild(seed_of_child, self.fork);
   heaptap_sample_left = 0;

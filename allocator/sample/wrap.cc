@@ -5,10 +5,10 @@
 //
 // Unlike libheaptap-guest.so, this guest has no blocks of its own: a sample stays the block that the allocator made,
 // and the library remembers its address (remembered.h). Calls between functions of one object file are not wrapped, nor
-// are calls of shared libraries, so an allocator may get back any block by a door that is not watched. There it finds a
-// block of its own; heaptap only misses the free.
+// are calls of shared libraries, so an allocator may get any block back by a call that is not wrapped. The block is
+// always the allocator's own; heaptap only misses the free.
 //
-// Any thread, any time. Compiled with tail calls, as sample.cc.
+// Any thread, any time. Compiled with tail calls, like sample.cc.
 #include <dlfcn.h>
 #include <errno.h>
 #include <stddef.h>
@@ -46,14 +46,14 @@ namespace {
 
 using UsableSize = size_t (*)(void*);
 
-// That of the same allocator: in a dynamic program, libc has one that knows only libc's blocks. nullptr: it has none,
-// or the constructor has not run.
+// The malloc_usable_size of the same allocator: in a dynamic program, libc has one that knows only libc's blocks.
+// nullptr: the allocator has none, or the constructor has not run.
 constinit UsableSize usable_size = nullptr;
 
 [[gnu::constructor(101)]] void FindUsableSize() {
   const auto file_of = [](const void* function) -> const void* {
     Dl_info info;
-    // A static program has none.
+    // A static program has no dladdr.
     return dladdr != nullptr && dladdr(function, &info) != 0 ? info.dli_fbase : nullptr;
   };
   const void* own = reinterpret_cast<const void*>(&__real_malloc);
@@ -100,7 +100,7 @@ void* __wrap_malloc(size_t size) {
   return __real_malloc(size);
 }
 
-// A product that overflows has a wrong charge, and the allocator refuses it.
+// If the product overflows, the charge is wrong, and the allocator refuses the request.
 void* __wrap_calloc(size_t count, size_t size) {
   if (Charge(count * size)) return SlowCalloc(count, size);
   return __real_calloc(count, size);
@@ -115,12 +115,12 @@ void __wrap_free(void* pointer) {
 // since another thread may have the memory.
 void* __wrap_realloc(void* pointer, size_t size) {
   if (MayBeSample(pointer)) heaptap_sample_wrapped_free(pointer);
-  // Size 0 may free the block and return nullptr, which is no sample.
+  // Size 0 may free the block and return nullptr, which is not a sample.
   if (Charge(size)) return Sample(__real_realloc(pointer, size), ChargeOf(size), size);
   return __real_realloc(pointer, size);
 }
 
-// An allocator's own may call its realloc, which is not wrapped.
+// The allocator's own reallocarray is not called: it may call the allocator's realloc, and this call is not wrapped.
 void* __wrap_reallocarray(void* pointer, size_t count, size_t size) {
   size_t bytes;
   return __builtin_mul_overflow(count, size, &bytes) ? Refuse() : __wrap_realloc(pointer, bytes);

@@ -9,7 +9,7 @@
 
 namespace heaptap {
 
-// The calling thread, or every thread, is prepared before its next sample as before its first (listener.h).
+// The calling thread, or every thread, is prepared before its next sample, as it was before its first (listener.h).
 void PrepareThreadAgain();
 void PrepareAllThreadsAgain();
 

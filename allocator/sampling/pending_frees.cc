@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// __atomic builtins and no std::atomic: eBPF programs share the structs.
+// This file uses __atomic builtins instead of std::atomic, because eBPF programs share the structs.
 #include "allocator/sampling/pending_frees.h"
 
 #include <stddef.h>

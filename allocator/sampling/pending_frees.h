@@ -20,7 +20,8 @@ namespace heaptap {
 // Reports a free, now or later. `usable`: the usable size of the block.
 void ReportFree(const struct heaptap_free& freed, size_t usable);
 
-// What the calling thread holds back, for the next sample; and that it was passed on.
+// PendingFreesOfThread returns what the calling thread holds back, for its next sample to pass on. ForgetFreesOfThread
+// says that the frees were passed on.
 struct ThreadFrees {
   const struct heaptap_free* frees;  // not null
   uint64_t where;                    // HEAPTAP_WHERE
@@ -30,11 +31,11 @@ struct ThreadFrees {
 ThreadFrees PendingFreesOfThread();
 void ForgetFreesOfThread();
 
-// Reports now what the calling thread holds back, or all threads.
+// Reports now what the calling thread holds back, or what all threads hold back.
 void ReportFreesOfThread();
 void ReportFreesOfAllThreads();
 
-// Whether frees are reported at once from now on: a record of a free needs its stack.
+// Sets whether frees are reported at once from now on, because a record of a free needs its stack.
 void ReportFreesAtOnce(bool at_once);
 
 // The process ends: reports all frees, and from now on each at once.

@@ -14,7 +14,7 @@
 namespace heaptap {
 namespace {
 
-// The first Linux that turns such probes into calls. Earlier ones run the nop step by step, which takes longer than a
+// The first Linux that turns such probes into calls. Earlier versions single-step the nop, which takes longer than the
 // breakpoint.
 constexpr unsigned kMajor = 6;
 constexpr unsigned kMinor = 18;

@@ -4,8 +4,8 @@
 //
 // A probe on a one-byte nop is a breakpoint. Linux 6.18 turns a probe on a five-byte nop into a call and a system call,
 // which take three fifths of the time. But the child of a fork then has the call without the code that it leads to, and
-// dies of it. So children use the site with the breakpoint, however they were made: a page that the kernel clears in
-// every child tells them.
+// crashes. So children use the site with the breakpoint, however they were made: a page that the kernel clears in every
+// child tells them.
 #ifndef HEAPTAP_ALLOCATOR_SAMPLING_PROBE_SITES_H_
 #define HEAPTAP_ALLOCATOR_SAMPLING_PROBE_SITES_H_
 

@@ -35,7 +35,7 @@ heaptap_probe_\name:
         .size   heaptap_probe_\name, . - heaptap_probe_\name
 .endm
 
-/* NOTE provider, name, arguments, function: no arguments are an empty text */
+/* NOTE provider, name, arguments, function: an empty text means no arguments */
 .macro NOTE provider:req, name:req, arguments, function:req
         .section .note.stapsdt, "", @note
         .p2align 2

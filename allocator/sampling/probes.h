@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The USDT probes: contract.h specifies them, probes.S defines them. A function has one probe site; a call
-// costs a few nanoseconds without a listener. errno is kept. REQUIRES: no lock is held but that of
-// dumps.
+// The USDT probes: contract.h specifies them, probes.S defines them. Each function has one probe site; a call costs a
+// few nanoseconds without a listener. errno is kept. REQUIRES: no lock is held but that of dumps.
 #ifndef HEAPTAP_ALLOCATOR_SAMPLING_PROBES_H_
 #define HEAPTAP_ALLOCATOR_SAMPLING_PROBES_H_
 
@@ -13,7 +12,7 @@
 
 extern "C" {
 
-// otel_memory:alloc. `frees`: memory of one entry at least, also when `where` says that there is none.
+// otel_memory:alloc. `frees`: memory for at least one entry, even if `where` says that there is none.
 void heaptap_probe_alloc(const void* pointer, size_t size, uint64_t weighted_bytes, uint64_t serial,
                          const struct heaptap_free* frees, uint64_t where);
 // The same probe at a faster site. REQUIRES: CanUseCallSite (probe_sites.h).
@@ -42,8 +41,8 @@ extern uint16_t heaptap_semaphore_rate[HEAPTAP_RATE_SITES];
 
 namespace heaptap {
 
-// Whether any program listens to the probe with this semaphore. An __atomic builtin and no std::atomic, since the
-// semaphores are plain words of probes.S. Relaxed: nothing else is read by it.
+// Whether any program listens to the probe with this semaphore. Uses an __atomic builtin instead of std::atomic,
+// because the semaphores are plain words of probes.S. Relaxed: no other data depends on the value.
 inline bool HasListener(const uint16_t& semaphore) { return __atomic_load_n(&semaphore, __ATOMIC_RELAXED) != 0; }
 
 }  // namespace heaptap

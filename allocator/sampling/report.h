@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The report of a sample: the probes fire, the sample is counted, and the listener is called. These functions are
-// inlined into those of core/observer.h. A call would cost instructions, and a frame in the stack of each sample.
+// inlined into the functions of core/observer.h. A call would cost instructions, and a frame in the stack of each
+// sample.
 //
 // Any thread, no lock held, in no HeapScope.
 #ifndef HEAPTAP_ALLOCATOR_SAMPLING_REPORT_H_
@@ -27,7 +28,7 @@ namespace report_internal {
 
 // The number of the current preparation of all threads.
 extern std::atomic<uint64_t> preparation;
-// The number of the thread's last preparation. If it is another one, PrepareThread calls the listener.
+// The number of the thread's last preparation. If it differs from `preparation`, PrepareThread calls the listener.
 extern constinit thread_local uint64_t prepared;
 void PrepareThread(uint64_t current);
 

@@ -86,7 +86,7 @@ Slab* NewSampledSlab(Arena& arena, unsigned size_class) {
   return {slab->size, KeepsRequested() ? RequestedSizes(slab)[index] : slab->size, Serials(slab)[index]};
 }
 
-// False: the block is free already. Atomic, because two threads may free it at once.
+// False: the block is free already. Atomic, because two threads may free it at the same time.
 [[gnu::always_inline]] inline bool End(const Slab* slab, const Block* block) {
   uint64_t* serial = &Serials(slab)[BlockIndex(slab, block)];
   if (HEAPTAP_LIKELY(__atomic_exchange_n(serial, observer::kEnded, __ATOMIC_RELAXED) != observer::kEnded)) return true;
@@ -149,7 +149,7 @@ bool observer::DiscardBlocks(Arena& arena, Slab* slab) {
   SampledPool& pool = arena.pools[size_class];
   {
     MutexLock lock(pool.mutex);
-    // Under the lock, a slab of the pool stays one. Acquire: pairs with NewSlab.
+    // Under the lock, a slab of the pool stays in the pool. Acquire: pairs with NewSlab.
     const bool is_mine = slab->owner.load(std::memory_order_acquire) == kSampledOwner &&
                          Peek(slab->arena) == arena.index && Peek(slab->size_class) == size_class;
     if (!is_mine) return false;

@@ -14,11 +14,11 @@ namespace heaptap {
 
 struct Arena;
 
-// Whether each block remembers the size that TakeBlock was told besides its class; else SampleOf returns the size of
-// the class. Called before the first TakeBlock. REQUIRES: such sizes are at most kSmallMaximum.
+// Sets whether each block remembers the requested size that TakeBlock was given; if not, SampleOf returns the size of
+// the class. Called before the first TakeBlock. REQUIRES: requested sizes are at most kSmallMaximum.
 void KeepRequestedSizes(bool wanted);
 
-// Of a class, since the arena was made.
+// The counts of a class since the arena was made.
 struct SampledCounts {
   uint64_t allocations;
   uint64_t slabs_made;
@@ -26,7 +26,7 @@ struct SampledCounts {
 SampledCounts ReadSampledCounts(Arena& arena, unsigned size_class);
 
 #ifdef HEAPTAP_DEBUG
-// All pools (core/check.h). REQUIRES: the caller holds their locks, or is the only thread.
+// Checks all pools (core/check.h). REQUIRES: the caller holds their locks, or is the only thread.
 void CheckSampledPools();
 #endif
 

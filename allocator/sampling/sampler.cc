@@ -62,14 +62,14 @@ void Sampler::SetLgInterval(LgInterval lg_interval) {
 
 namespace {
 
-// `chosen`: control::ChosenLgInterval, or kSamplingOff. Out of line, so that the check before it is inlined.
+// `chosen`: control::ChosenLgInterval, or kSamplingOff. Out of line, so that the check before the call is inlined.
 [[gnu::cold, gnu::noinline]] void ChangeLgInterval(Heap* heap, uint64_t chosen) {
   Sampler& sampler = SamplerOf(heap);
   sampler.Note(chosen);
   const bool is_on = chosen != kSamplingOff && sampler.is_wanted();
   const LgInterval lg_interval = is_on ? control::EffectiveLgInterval(static_cast<uint32_t>(chosen)) : kSamplingOff;
   if (lg_interval == sampler.lg_interval()) return;
-  // The listener may be another one than before sampling was off.
+  // The listener may not be the one from before sampling was off.
   if (sampler.lg_interval() == kSamplingOff) PrepareThreadAgain();
   // Ready blocks go back first, so that the new interval applies to the next allocation of each class.
   heap->PutBackReady();

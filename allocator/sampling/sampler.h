@@ -51,8 +51,8 @@ class Sampler : public Countdown {
   void Start(uint64_t seed, uint64_t stream);
 
   // Switches to another random stream: the child of a fork must not repeat its parent's samples. Countdowns that have
-  // begun go on, because blocks are ready that they have handed out. So the child has the exact law, and only its first
-  // sample of each class is where its parent's is.
+  // begun go on, because they have handed out blocks that are still ready. So the child has the exact law, and only its
+  // first sample of each class is where its parent's is.
   void Restart(uint64_t seed, uint64_t stream);
 
   // Adopts the interval. REQUIRES: no block is ready if the interval differs from the current one.
@@ -69,8 +69,8 @@ class Sampler : public Countdown {
     noted_ = kNothing;
   }
 
-  // So that a slow path compares one number: whether the last interval that was noted is `chosen`, and SetWanted was
-  // not called since.
+  // Whether `chosen` is the last interval that was noted, and SetWanted was not called since. A slow path has only one
+  // number to compare.
   bool IsNoted(uint64_t chosen) const { return chosen == noted_; }
   void Note(uint64_t chosen) { noted_ = chosen; }
 

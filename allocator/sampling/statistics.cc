@@ -27,7 +27,7 @@ void Add(AtomicSampleStatistics& to, size_t requested) {
   to.count.fetch_add(1, std::memory_order_relaxed);
 }
 
-// Acquire: keeps the loads of a later Read behind these.
+// Acquire: keeps the loads of a later Read after these.
 SampleStatistics Read(const AtomicSampleStatistics& from) {
   return {from.requested.load(std::memory_order_acquire), from.count.load(std::memory_order_acquire)};
 }

@@ -30,7 +30,7 @@ struct LiveAndAccumulated {
   SampleStatistics live;
   SampleStatistics accumulated;
 };
-// `size_class`: a ClassNumber (size_class.h), from kSmallClasses on of larger classes.
+// `size_class`: a ClassNumber (size_class.h), which may also be one of a large class.
 LiveAndAccumulated ReadSampleStatistics(unsigned size_class);
 
 }  // namespace heaptap

@@ -14,7 +14,7 @@ namespace {
 
 static_assert(HEAPTAP_RATE_SITES == 48, "probes.S has another number of sites");
 
-// HEAPTAP_NO_RATE: it follows none.
+// The told interval that the process follows. HEAPTAP_NO_RATE: none.
 constinit std::atomic<uint32_t> followed{HEAPTAP_NO_RATE};
 
 uint32_t ToldLgInterval() {
@@ -34,7 +34,7 @@ uint32_t FollowToldRate() {
 
 void DropUnconfirmedRate() {
   const uint32_t told = followed.exchange(HEAPTAP_NO_RATE, std::memory_order_relaxed);
-  // Another interval was set meanwhile by somebody who is no collector, as `heaptap rate` does.
+  // Something that is not a collector, such as `heaptap rate`, may have set another interval meanwhile.
   if (told == HEAPTAP_NO_RATE || control::CollectorPid() != 0 || control::ChosenLgInterval() != told) return;
   control::ForgetCollector();
 }

@@ -10,7 +10,7 @@
 namespace heaptap::base {
 namespace {
 
-// Full accounts are closed beyond this number: a new one is the same.
+// Beyond this number, full accounts are closed: a new account is full too.
 constexpr size_t kMaxAccounts = 1024;
 
 }  // namespace
@@ -36,7 +36,7 @@ Accounts::Account* Accounts::Find(std::optional<uid_t> user, Instant now) {
 absl::Duration Accounts::TimeUntil(std::optional<uid_t> user, Instant now) {
   const Account* account = Find(user, now);
   if (account == nullptr || account->left > absl::ZeroDuration()) return absl::ZeroDuration();
-  // An account with exactly nothing is empty.
+  // An account with exactly nothing left is empty, so the user waits a nanosecond more.
   return -account->left / share_ + absl::Nanoseconds(1);
 }
 

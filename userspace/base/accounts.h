@@ -3,8 +3,8 @@
 // Accounts of time, one for each user: how much of something that all users share a user may use. A user who wants more
 // waits; other users do not.
 //
-// An account holds `burst` at first and gets `share` of the time that passes. It may be overdrawn once, by the work
-// that it was just enough for. Root has no account. Subordinate ids share the account of their user. Not thread-safe.
+// An account holds `burst` at first and gets `share` of the time that passes. Work that begins before the account is
+// empty may overdraw it. Root has no account. Subordinate ids share the account of their user. Not thread-safe.
 #ifndef HEAPTAP_USERSPACE_BASE_ACCOUNTS_H_
 #define HEAPTAP_USERSPACE_BASE_ACCOUNTS_H_
 
@@ -38,7 +38,7 @@ class Accounts {
     absl::Duration left = {};
     Instant since = {};
   };
-  // Null: of root.
+  // Null for root.
   Account* Find(std::optional<uid_t> user, Instant now);
 
   SubordinateIds ids_;

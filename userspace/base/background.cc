@@ -45,7 +45,7 @@ void Background::HandleDone() {
   std::deque<std::function<void()>> done;
   {
     MutexLock lock(&mutex_);
-    // An idle collector makes no system call for that.
+    // An idle collector makes no system call here.
     eventfd_t count = 0;
     if (!done_.empty()) eventfd_read(is_done_.get(), &count);
     done = std::exchange(done_, {});

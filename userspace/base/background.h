@@ -2,8 +2,8 @@
 //
 // Work that takes long, in a thread of its own, while the recording's thread goes on with events.
 //
-// One piece of work at a time, in the order in which they were passed; what `done` passes comes behind what waits
-// already. Not thread-safe: one thread owns this object.
+// The pieces of work run one at a time, in the order in which they were passed. Work that `done` passes comes after the
+// work that already waits. Not thread-safe: one thread owns this object.
 #ifndef HEAPTAP_USERSPACE_BASE_BACKGROUND_H_
 #define HEAPTAP_USERSPACE_BASE_BACKGROUND_H_
 
@@ -38,9 +38,9 @@ class Background {
   // Becomes readable when HandleDone is to be called; negative: never.
   int fd() const { return is_done_.get(); }
   void HandleDone();
-  // Handles what is done until nothing is left to do, or until the deadline.
+  // Handles finished work until no work is left, or until the deadline.
   void WaitUntilIdle(Instant deadline);
-  // Pieces of work whose `done` was not called yet.
+  // Pieces of work whose `done` has not been called yet.
   size_t size() const { return size_; }
 
  private:

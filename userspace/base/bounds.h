@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Counters of what this process leaves undone because somebody is beyond a bound. Which bounds there are, and what else
-// tells of them: the table in userspace/README.md. Thread-safe.
+// Counters of what this process leaves undone because somebody exceeds a bound. The table in userspace/README.md lists
+// the bounds, and where else each of them is reported. Thread-safe.
 #ifndef HEAPTAP_USERSPACE_BASE_BOUNDS_H_
 #define HEAPTAP_USERSPACE_BASE_BOUNDS_H_
 
@@ -12,8 +12,8 @@
 namespace heaptap::base {
 
 enum class Bound : uint8_t {
-  kFilesOfProcess,  // a process with too many mapped files was looked at without the others
-  kFilesToRead,     // a file was not read, because too many of its payer wait
+  kFilesOfProcess,  // a process has too many mapped files, and those beyond the bound were not looked at
+  kFilesToRead,     // a file was not read, because too many files of its payer wait
   kMappings,        // the mappings of a process were forgotten, because its user has too many
   kRefused,         // a process that maps a refused file was not noted, and is not looked at again with the others
   kConnections,     // a connection was refused
@@ -23,7 +23,7 @@ enum class Bound : uint8_t {
 
 void CountBeyond(Bound bound);
 
-// All of them, by name: "files_of_process".
+// All counts, by the name of the bound: "files_of_process".
 std::map<std::string, uint64_t> CountsBeyondBounds();
 
 }  // namespace heaptap::base

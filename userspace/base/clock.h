@@ -6,7 +6,7 @@
 //   WallNow()  an absl::Time: what people and files are told
 //
 // They have different types, so that they are never subtracted from each other. Everything here is thread-safe, except
-// that a clock is replaced while no other thread reads it.
+// that a clock may be replaced only while no other thread reads it.
 #ifndef HEAPTAP_USERSPACE_BASE_CLOCK_H_
 #define HEAPTAP_USERSPACE_BASE_CLOCK_H_
 
@@ -20,7 +20,7 @@
 
 namespace heaptap::base {
 
-// A moment of the monotonic clock, which is also that of the eBPF programs.
+// A moment of the monotonic clock, which the eBPF programs use too.
 class Instant {
  public:
   // The beginning of the clock: before every reading of it.
@@ -56,16 +56,16 @@ absl::Duration ThreadProcessorTime();
 // The time of the wall clock at a past instant, as the clock is set now.
 absl::Time ToWall(Instant past);
 
-// Waits. None is over before its deadline, and a deadline in the past does not wait.
+// These functions wait. None of them gives up before its deadline, and with a deadline in the past none waits.
 //
-// For the condition, with the mutex held. False: it is still not true at the deadline.
+// Waits for the condition, with the mutex held. False: the condition is still not true at the deadline.
 bool AwaitUntil(absl::Mutex& mutex, const absl::Condition& condition, Instant deadline)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
-// As poll(2), which may end with EINTR.
+// Like poll(2), which may end with EINTR.
 int PollUntil(absl::Span<pollfd> polled, Instant deadline);
 void Sleep(absl::Duration duration);
 
-// Where the above get the time from. Tests have another one (tests/unit/support/fake_clock.h).
+// Where the functions above get the time from. Tests have a clock of their own (tests/unit/support/fake_clock.h).
 class Clock {
  public:
   virtual ~Clock() = default;
@@ -76,7 +76,7 @@ class Clock {
   virtual absl::Duration WaitAtMost(Instant deadline) = 0;
 };
 
-// Returns the clock before. `clock` must outlive its use.
+// Returns the previous clock. `clock` must outlive its use.
 Clock& ReplaceClock(Clock& clock);
 
 }  // namespace heaptap::base

@@ -30,13 +30,13 @@ class MessageField {
  public:
   explicit MessageField(protozero::pbf_message<Field>& in) : in_(in) {}
 
-  // Each of these takes the value, if this is `field` and has the type. A message that ends too early throws.
+  // Each overload takes the value if this is `field` and has the overload's type. Throws if the message ends too early.
   bool Take(Field field, std::string& value) {
     const bool is_it = Is(field, protozero::pbf_wire_type::length_delimited);
     if (is_it) value = in_.get_bytes();
     return is_it;
   }
-  // A part of the message.
+  // The view is a part of the message.
   bool Take(Field field, absl::string_view& value) {
     const bool is_it = Is(field, protozero::pbf_wire_type::length_delimited);
     if (is_it) {
@@ -65,7 +65,7 @@ class MessageField {
     if (is_it) value = in_.get_uint32() != 0;  // get_bool would read beyond the end
     return is_it;
   }
-  // Appends the values of a repeated field, packed or not. More than `most` in total throws.
+  // Appends the values of a repeated field, packed or not. Throws if there are more than `most` in total.
   bool Take(Field field, std::vector<uint64_t>& values, size_t most) {
     const auto add = [&](uint64_t value) {
       if (values.size() == most) throw std::length_error(absl::StrCat("a list with more than ", most, " entries"));
@@ -89,7 +89,8 @@ class MessageField {
 };
 
 // Calls take(field) for each field, which returns whether it has taken the value. Unknown fields are left out, and so
-// are known ones of another type. `what`: for the message of InvalidArgument, if the bytes are no protobuf message.
+// are known fields with another type. `what`: for the message of InvalidArgument, if the bytes are not a protobuf
+// message.
 template <typename Field, typename Take>
 absl::Status ReadFields(absl::string_view bytes, absl::string_view what, Take take) {
   try {

@@ -53,13 +53,13 @@ struct Queue {
   Mutex mutex{LockRank::kMessageQueue};
   std::deque<std::string> lines ABSL_GUARDED_BY(mutex);
   size_t bytes ABSL_GUARDED_BY(mutex) = 0;
-  uint64_t lost ABSL_GUARDED_BY(mutex) = 0;  // lines, after those that wait
+  uint64_t lost ABSL_GUARDED_BY(mutex) = 0;  // lines that were lost after those that wait
   bool is_writing ABSL_GUARDED_BY(mutex) = false;
   bool shall_end ABSL_GUARDED_BY(mutex) = false;
 
   bool HasLines() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { return !lines.empty() || lost != 0; }
 
-  // Writes the line at once, if that is possible: a process that is killed loses what waits.
+  // Writes the line at once, if that is possible: a process that is killed loses the lines that wait.
   void Add(std::string line) {
     MutexLock lock(&mutex);
     if (!HasLines() && !is_writing) line.erase(0, WriteNow(line));
@@ -91,7 +91,7 @@ struct Queue {
   }
 };
 
-// The MessageThread that there is; null: there is none.
+// The queue of the current MessageThread; null: there is none.
 struct Current {
   Mutex mutex{LockRank::kMessages};
   std::shared_ptr<Queue> queue ABSL_GUARDED_BY(mutex);
@@ -112,14 +112,14 @@ Current& TheCurrent() {
   return *current;
 }
 
-// Waits until all is written, or cannot be.
+// Waits until all of the text is written, or until writing fails.
 void WriteWhole(absl::string_view text) {
   while (!text.empty()) {
     const ssize_t put = write(STDERR_FILENO, text.data(), text.size());
     if (put >= 0) {
       text.remove_prefix(put);
     } else if (errno == EAGAIN) {
-      // Another process, which has the same open file, does not want to wait.
+      // Another process that shares the open file has made it nonblocking.
       pollfd reader = {.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
       PollUntil(absl::MakeSpan(&reader, 1), Instant::InfiniteFuture());
     } else if (errno != EINTR) {

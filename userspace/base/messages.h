@@ -19,13 +19,14 @@ void Say(absl::string_view line);
 // Writes the line alone.
 void SayPlain(absl::string_view line);
 
-// While it lives, a thread of its own writes those messages of this process that would have to wait. So nobody else
-// waits where stderr is not read: a pipe, a terminal, a journal. Make one at a time, and say nothing after its end.
+// While it lives, a separate thread writes the messages of this process that would have to wait. So no other thread
+// waits if nobody reads stderr, which may be a pipe, a terminal or a journal. Make one at a time, and say nothing after
+// its end.
 class MessageThread {
  public:
-  // Bytes of lines that wait. Further lines are lost until those that wait are written; then their number is said.
+  // Bytes of lines that wait. Further lines are lost until those that wait are written; then their number is written.
   static constexpr size_t kMaxBytes = 1 << 20;
-  // How long its end waits for a reader.
+  // How long the destructor waits for a reader.
   static constexpr absl::Duration kLastPatience = absl::Seconds(1);
 
   // If the thread cannot be started, messages are written as before.

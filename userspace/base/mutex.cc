@@ -6,7 +6,7 @@
 namespace heaptap::base {
 namespace {
 
-thread_local uint32_t held_ranks = 0;  // a bit for each; in debug builds
+thread_local uint32_t held_ranks = 0;  // a bit for each rank; in debug builds
 
 uint32_t BitOf(LockRank rank) { return 1U << static_cast<uint32_t>(rank); }
 
@@ -22,7 +22,7 @@ MutexLock::MutexLock(Mutex* mutex) : mutex_(mutex) {
 }
 
 MutexLock::~MutexLock() {
-  // Before the unlock: then another thread may delete the mutex.
+  // Before the unlock, because another thread may delete the mutex as soon as it is unlocked.
   if (ChecksPreconditions()) held_ranks &= ~BitOf(mutex_->rank());
   mutex_->Unlock();
 }

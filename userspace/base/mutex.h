@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Mutexes that know in which order a thread takes them. Debug builds (require.h) abort where a thread takes one while
+// Mutexes that know in which order a thread takes them. Debug builds (require.h) abort if a thread takes a mutex while
 // it holds another one of the same or a later rank; userspace/README.md says which mutex has which rank. Other builds
 // check nothing. The annotations are checked where clang compiles (-Wthread-safety).
 #ifndef HEAPTAP_USERSPACE_BASE_MUTEX_H_
@@ -15,9 +15,9 @@ namespace heaptap::base {
 
 // In the order in which a thread takes them.
 enum class LockRank : uint8_t {
-  kQuestion,  // of a question to the recording's thread; its client is charged under it
-  kData,      // most mutexes: code under one calls nothing that takes another of them
-  kEnding,    // of the list of killed processes, to which a crew adds its own when it ends
+  kQuestion,  // a question to the recording's thread; its client is charged under this mutex
+  kData,      // most mutexes: code that holds one calls nothing that takes another of them
+  kEnding,    // the list of killed processes, to which a crew adds its own when it ends
   kMessages,  // anybody may say something
   kMessageQueue,
 };

@@ -13,7 +13,7 @@
 namespace heaptap::base {
 namespace {
 
-constexpr size_t kMaxShown = 3;  // by SomeOf
+constexpr size_t kMaxShown = 3;  // texts that SomeOf shows
 
 // The number of bytes of the character at the front of `text`; 0 if it is a control character or not UTF-8. Table 3-7
 // of the Unicode standard: only the shortest form, no surrogates, nothing above U+10FFFF.

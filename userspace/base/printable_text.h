@@ -16,7 +16,7 @@ namespace heaptap::base {
 // in /proc/PID/maps. Protocol buffers and Prometheus need UTF-8; terminals obey control characters. Thread-safe.
 void AppendPrintable(absl::string_view text, std::string& out);
 
-// The same as a new string.
+// Returns the printable text as a new string.
 std::string Printable(absl::string_view text);
 
 // The number of characters of text in UTF-8, and the first or last characters of the text: at most so many, none of

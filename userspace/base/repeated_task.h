@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tasks that are tried again and again, such as the writing of the history. That a task fails is said once, and once
-// that it works again. Meanwhile it is one of FailingTasks(), which clients are shown.
+// Tasks that are tried again and again, such as the writing of the history. The first failure is reported once, and so
+// is the success that follows. Meanwhile the task is one of FailingTasks(), which clients are shown.
 #ifndef HEAPTAP_USERSPACE_BASE_REPEATED_TASK_H_
 #define HEAPTAP_USERSPACE_BASE_REPEATED_TASK_H_
 
@@ -21,8 +21,8 @@ namespace heaptap::base {
 // Thread-safe.
 class RepeatedTask {
  public:
-  // A task that works again is not reported as failing for this time: one that fails every other time would fill the
-  // log.
+  // For this time after a task works again, its failures are not reported: a task that fails every other time would
+  // fill the log.
   static constexpr absl::Duration kQuiet = absl::Minutes(1);
 
   struct Words {
@@ -48,8 +48,8 @@ class RepeatedTask {
   Instant quiet_until_ ABSL_GUARDED_BY(mutex_) = Instant::InfinitePast();
 };
 
-// The tasks of this process whose last try failed, by name, and since when they fail. Tasks with the same name count as
-// one, which fails as long as one of them does. Thread-safe.
+// The tasks of this process whose last try failed, by name, with the time since when they fail. Tasks with the same
+// name count as one, which fails as long as one of them does. Thread-safe.
 std::map<std::string, absl::Time> FailingTasks();
 
 }  // namespace heaptap::base

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Preconditions that headers state (REQUIRES). Debug builds (HEAPTAP_DEBUG: the unit tests and fuzzers with sanitizers)
-// check them: one that does not hold is printed with its place, and the process aborts. Other builds do not evaluate
-// them. Thread-safe.
+// check them: a condition that does not hold is printed with its place in the source, and the process aborts. Other
+// builds do not evaluate them. Thread-safe.
 #ifndef HEAPTAP_USERSPACE_BASE_REQUIRE_H_
 #define HEAPTAP_USERSPACE_BASE_REQUIRE_H_
 

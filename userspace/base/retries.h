@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// When to try again what has failed for a reason that may pass, such as a worker that was late or was killed. The
-// pauses between tries double. Not thread-safe.
+// When to try a thing again that has failed for a reason that may pass, such as a worker that was late or was killed.
+// The pauses between tries double. Not thread-safe.
 #ifndef HEAPTAP_USERSPACE_BASE_RETRIES_H_
 #define HEAPTAP_USERSPACE_BASE_RETRIES_H_
 
@@ -39,7 +39,7 @@ class Retry {
   Instant due_ = Instant::InfinitePast();
 };
 
-// The same for many things, by key. Keeps a bounded number of them.
+// A Retry for each of many things, by key. Keeps a bounded number of them.
 template <typename Key>
 class Retries {
  public:
@@ -51,7 +51,7 @@ class Retries {
     return retries_[key].Fail(pauses_, now);
   }
   void Succeed(const Key& key) { retries_.erase(key); }
-  // Also true of what has never failed.
+  // Also true for a thing that has never failed.
   bool IsDue(const Key& key, Instant now) const {
     const auto found = retries_.find(key);
     return found == retries_.end() || found->second.IsDue(now);
@@ -63,7 +63,7 @@ class Retries {
   bool empty() const { return retries_.empty(); }
 
  private:
-  // A user can make any number of things fail. What is forgotten is tried again too early, which costs one try.
+  // A user can make any number of things fail. A thing that is forgotten is tried again too early, which costs one try.
   static constexpr size_t kMost = 4096;
 
   const RetryPauses pauses_;

@@ -16,7 +16,7 @@
 namespace heaptap::base {
 namespace {
 
-// A name that is no number is looked up in the user database.
+// A name that is not a number is looked up in the user database.
 std::optional<uid_t> FindUser(const std::string& name) {
   passwd entry;
   passwd* found = nullptr;

@@ -26,7 +26,8 @@ class SubordinateIds {
   SubordinateIds() = default;
   // `find_user`: the id of a user's name, if there is such a user.
   SubordinateIds(absl::string_view text, const std::function<std::optional<uid_t>(const std::string&)>& find_user);
-  // From /etc/subuid; without it, no user has any. Asks the user database of the system, which may take time.
+  // From /etc/subuid; without this file, no user has subordinate ids. Asks the user database of the system, which may
+  // take time.
   static SubordinateIds OfSystem();
 
   // The user that `user` belongs to: the owner of a subordinate id, else `user` itself.
@@ -39,7 +40,7 @@ class SubordinateIds {
     uid_t owner;
     bool operator==(const Block&) const = default;
   };
-  // All subordinate ids, in as few blocks as there are.
+  // All subordinate ids, in as few blocks as possible.
   std::vector<Block> Blocks() const;
 
  private:

@@ -19,7 +19,7 @@ class ThreadChecker {
 
  private:
   friend class OneThread;
-  // Whether the caller did not use the object before this call. Then Leave must follow.
+  // True: the calling thread did not use the object before this call, so Leave must follow.
   bool Enter() const;
   void Leave() const;
 

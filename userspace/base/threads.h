@@ -16,8 +16,8 @@
 
 namespace heaptap::base {
 
-// Runs work() in a new thread, which leaves signals to the others: it has blocked all of them. ResourceExhausted: the
-// kernel allows no more threads, or there is no memory for a stack; work() does not run then.
+// Runs work() in a new thread, which leaves signals to the other threads: it has blocked all of them.
+// ResourceExhausted: the kernel allows no more threads, or there is no memory for a stack; work() does not run then.
 template <typename Work>
 absl::StatusOr<std::thread> StartThread(Work work) {
   sigset_t all;

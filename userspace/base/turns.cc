@@ -8,8 +8,8 @@
 namespace heaptap::base {
 namespace {
 
-// Beyond this number of users without a moment in which nobody waited, all last turns are forgotten. There are fewer
-// threads than this that can wait, so it costs a user one more turn of each at most.
+// All last turns are forgotten once this number of users have had turns without a moment in which nobody waited. Fewer
+// threads than this can wait, so a user then waits for at most one more turn of each other user.
 constexpr size_t kMaxUsers = 1024;
 
 }  // namespace
@@ -38,7 +38,7 @@ void Turns::Pass() {
     const auto found = last_.find(waiter->user);
     return found == last_.end() ? 0 : found->second;
   };
-  // The first of those with the same last turn.
+  // Among users with the same last turn, the one that has waited longest is next.
   const auto next = std::ranges::min_element(waiting_, {}, last_turn);
   (*next)->has_turn = true;
   last_[(*next)->user] = ++turns_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A thing that one thread at a time may use, and that users take in turns: the next turn is that of the user whose last
-// turn was longest ago. So a user waits for one turn of each other user at most, however many threads those users have.
+// A resource that one thread at a time may use, and that users use in turns: the next turn goes to the user whose last
+// turn was longest ago. So a user waits for at most one turn of each other user, however many threads those users have.
 //
 // A turn must not last while its holder waits for anything but a processor. Thread-safe.
 #ifndef HEAPTAP_USERSPACE_BASE_TURNS_H_
@@ -37,11 +37,11 @@ class Turns {
   };
   using Turn = std::unique_ptr<Turns, End>;
 
-  // Waits for a turn of the user. Null: there was none until the deadline.
+  // Waits for a turn of the user. Null: there was no turn before the deadline.
   Turn Wait(const User& user, Instant deadline);
 
  private:
-  // A thread that waits. It has the thread's user, and then its turn.
+  // A thread that waits, with its user, and later with its turn.
   struct Waiter {
     User user;
     bool has_turn = false;
@@ -56,7 +56,7 @@ class Turns {
   bool is_taken_ ABSL_GUARDED_BY(mutex_) = false;
   std::list<Waiter*> waiting_ ABSL_GUARDED_BY(mutex_);  // by arrival
   uint64_t turns_ ABSL_GUARDED_BY(mutex_) = 0;
-  // The number of each user's last turn since nobody waited.
+  // The number of each user's last turn, since the last moment in which nobody waited.
   std::map<User, uint64_t> last_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -8,7 +8,7 @@
 
 namespace heaptap::base {
 
-// No bounds for users apply to root.
+// The bounds for users do not apply to root.
 inline constexpr uid_t kRoot = 0;
 
 // Stands for the owner of a process that is not known, or that belongs to more than one user. No process has this id.

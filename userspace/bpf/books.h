@@ -3,9 +3,9 @@
 // The books of the recorded processes: their events, and how books begin and end. The books have three parts:
 // Processes, Entries and UnwindMaps.
 //
-// An interface: KernelBooks has the kernel's books behind it, and tests of a recording have books in memory. Not
-// thread-safe, except that one thread at a time may call Sweep and Forget while another one uses the rest; and except
-// Entries and Processes::IsCurrent.
+// An interface: KernelBooks implements it with the kernel's books, and tests of a recording have books in memory. Not
+// thread-safe, with these exceptions: one thread at a time may call Sweep and Forget while another one uses the rest,
+// and Entries and Processes::IsCurrent are thread-safe.
 #ifndef HEAPTAP_USERSPACE_BPF_BOOKS_H_
 #define HEAPTAP_USERSPACE_BPF_BOOKS_H_
 
@@ -31,7 +31,7 @@ namespace heaptap::bpf {
 
 // Memory of the maps, in bytes.
 struct KernelMemory {
-  std::optional<uint64_t> held = {};  // now; nothing before Linux 6.4, which does not tell
+  std::optional<uint64_t> held = {};  // now; nothing on Linux before 6.4, which does not report it
   uint64_t most = 0;                  // keys and values of full maps, as Linux before 6.4 counts them
 };
 
@@ -99,10 +99,10 @@ class Books {
   // How full the ring buffer was at the latest TakeEvents, 0 to 1, or a little more if events arrived meanwhile.
   virtual double EventsFill() const = 0;
 
-  // Adds the tally of a thread that has ended to that of thread 0, if none of its samples lives. `threads_begun`: of
-  // heaptap_process, read before the caller saw that the thread had ended. Returns false and does nothing if a thread
-  // began since then, because it may have the same TID, or if the kernel has no memory to run the program; then the
-  // tally is there for a later call. REQUIRES: the caller holds entries().folding() for writing.
+  // Adds the tally of a thread that has ended to the tally of thread 0, if none of its samples lives. `threads_begun`:
+  // the field of heaptap_process, read before the caller saw that the thread had ended. Returns false and does nothing
+  // if a thread began since then, because it may have the same TID, or if the kernel has no memory to run the program;
+  // then the tally is there for a later call. REQUIRES: the caller holds entries().folding() for writing.
   virtual bool Fold(pid_t tgid, uint64_t process_id, const TallyEntry& entry, uint32_t threads_begun) = 0;
   // Makes room in the map of live objects: deletes entries without an object and those of forgotten processes. To be
   // called at HEAPTAP_EVENT_LIVE_FILLING and when IsSweepDue. Takes tens of milliseconds: visits the whole map.

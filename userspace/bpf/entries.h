@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the books hold, for those who only read them: tallies, live objects, stacks, names of threads, records, losses.
+// What the books hold, for code that only reads them: tallies, live objects, stacks, names of threads, records, losses.
 //
 // Part of a Books, and like it an interface. bpf/books.h describes the entries. Thread-safe, also while another thread
 // uses the books.
@@ -47,7 +47,7 @@ absl::string_view LossDescription(uint32_t reason);
 // A stable name for machines, such as "live_full".
 absl::string_view LossName(uint32_t reason);
 
-// What a stack ends at (enum heaptap_stack_end), for people.
+// Describes where a stack ends (enum heaptap_stack_end), for people.
 absl::string_view StackEndDescription(uint32_t end);
 
 class Entries {
@@ -80,8 +80,8 @@ class Entries {
   // One look-up for each reason. Process id 0: losses of no known process; those of processes that one user could not
   // begin are under HEAPTAP_LOSSES_OF_USER and the user's slot.
   virtual Losses ReadLosses(uint64_t process_id) const = 0;
-  // Those of all processes that have some, with a few system calls. After an error some are missing. Process id 0: of
-  // no known process, for all users.
+  // The losses of all processes that have some, with a few system calls. After an error some are missing. Process id 0:
+  // losses of no known process, for all users.
   virtual std::map<uint64_t, Losses> ReadAllLosses() const = 0;
 
  protected:

@@ -9,10 +9,10 @@
 
 namespace heaptap::bpf {
 
-// Which file is open at `fd`, by the program `identify`. Its key in the maps, and the kernel's address of the inode
-// behind a mapping of the file: not 0, and unique while the file is in use. On overlayfs it is the inode beneath, which
-// several mounts may show as different files. Two subvolumes of a btrfs can have two inodes with one key. NotFound: the
-// file cannot be mapped. Thread-safe.
+// Asks the program `identify` which file is open at `fd`: the file's key in the maps, and the kernel's address of the
+// inode behind a mapping of the file: not 0, and unique while the file is in use. On overlayfs it is the inode beneath,
+// which several mounts may show as different files. Two subvolumes of a btrfs can have two inodes with one key.
+// NotFound: the file cannot be mapped. Thread-safe.
 absl::StatusOr<heaptap_identify> Identify(int program, int fd);
 
 }  // namespace heaptap::bpf

@@ -36,7 +36,7 @@ constexpr uint64_t kSweepWait = 5'000'000'000;  // nanoseconds
 
 constexpr uint64_t kPage = 4096;
 
-// What the kernel tells of a map's memory, in bytes; 0: nothing.
+// The memory of a map that the kernel reports, in bytes; 0: it reports nothing.
 uint64_t TellsMemory(const bpf_map* map) {
   std::ifstream file(absl::StrCat("/proc/self/fdinfo/", bpf_map__fd(map)));
   for (std::string line; std::getline(file, line);) {
@@ -48,7 +48,7 @@ uint64_t TellsMemory(const bpf_map* map) {
   return 0;
 }
 
-// As bpf_map_memory_footprint() in kernel/bpf/syscall.c of Linux 6.1.
+// Like bpf_map_memory_footprint() in kernel/bpf/syscall.c of Linux 6.1.
 uint64_t MostMemory(const bpf_map* map) {
   uint64_t value = bpf_map__value_size(map);
   const bpf_map_type type = bpf_map__type(map);
@@ -196,7 +196,8 @@ absl::Status KernelBooks::Sweep() {
   const uint64_t end = base::Now().nanoseconds();
   const bool is_done = DeleteKeys(object_->maps.forgotten, swept).left == 0;
   base::MutexLock lock(&mutex_);
-  // Those behind them were forgotten meanwhile. A mark that stays would fill the map, so the next sweep tries again.
+  // The ids after the swept ones were forgotten meanwhile. A mark that stays would fill the map, so the next sweep
+  // tries again.
   if (is_done) forgotten_.erase(forgotten_.begin(), forgotten_.begin() + static_cast<ptrdiff_t>(swept.size()));
   forgotten_since_ = begin;
   sweep_again_at_ = end + std::max((end - begin) * kSweepPause, kShortestSweepPause);
@@ -207,7 +208,8 @@ absl::Status KernelBooks::Sweep() {
 }
 
 absl::Status KernelBooks::Forget(const std::set<uint64_t>& process_ids) {
-  // The ends and the tallies tell a later collector what is left to forget, so losses and stacks go before them.
+  // The entries of `unnoticed` and the tallies tell a later collector what is left to forget. So losses are deleted
+  // before `unnoticed`, and stacks before tallies.
   size_t left = DeleteKeys(object_->maps.losses, LossKeys(process_ids)).left;
   left += DeleteKeys(object_->maps.unnoticed, std::vector<uint64_t>(process_ids.begin(), process_ids.end())).left;
   std::vector<heaptap_tally_key> tallies;
@@ -246,7 +248,7 @@ absl::Status KernelBooks::Forget(const std::set<uint64_t>& process_ids) {
   left += of_tallies.left;
   deleted_tallies_ += of_tallies.deleted;
   heaptap_tallies_deleted deleted = {deleted_tallies_};
-  // Otherwise they count as entries until the next call.
+  // If the program fails, the deleted tallies count as entries until the next call.
   if (RunProgram(program(Program::kTalliesDeleted), deleted) == 0) deleted_tallies_ = 0;
   if (left == 0) return absl::OkStatus();
   return absl::UnavailableError(
@@ -272,7 +274,8 @@ KernelMemory KernelBooks::Memory() const {
     held += TellsMemory(map);
     memory.most += MostMemory(map);
   }
-  // Linux before 6.4 tells this of an empty map, too. Later it is never equal: buckets have memory of their own.
+  // Linux before 6.4 reports this even for an empty map. Later the two are never equal, because buckets have memory of
+  // their own.
   if (TellsMemory(object_->maps.stacks) != MostMemory(object_->maps.stacks)) memory.held = held;
   return memory;
 }

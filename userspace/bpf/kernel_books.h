@@ -79,7 +79,7 @@ class KernelBooks final : public Books {
   uint64_t sweep_at_ = 0;         // entries of `live` at which the programs ask for a sweep
   base::Mutex mutex_;
   std::vector<uint64_t> forgotten_ ABSL_GUARDED_BY(mutex_);  // have live objects until the next sweep
-  // The first of them, in nanoseconds. Those of an earlier collector have waited long enough.
+  // When the first of them was forgotten, in nanoseconds. Those of an earlier collector have waited long enough.
   uint64_t forgotten_since_ ABSL_GUARDED_BY(mutex_) = 0;
   // Until this time, only a filling `live` is swept; 0: no such time.
   uint64_t sweep_again_at_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -205,7 +205,7 @@ absl::Status KernelObject::Prepare() {
 
 absl::Status KernelObject::FillOwners() {
   for (const base::SubordinateIds::Block& block : base::SubordinateIds::OfSystem().Blocks()) {
-    // For root there is no share, so root's subordinate ids are users of their own.
+    // Root has no share, so root's subordinate ids are users of their own.
     if (block.owner == base::kRoot) continue;
     const heaptap_owner_key key = {.prefix_bits = block.bits, .uid = htonl(block.first)};
     const int error =

@@ -49,7 +49,7 @@ class KernelObject {
   heaptap_bpf* operator->() const { return object_; }
   // Entries of `live` at which the programs ask for a sweep.
   uint64_t SweepAt() const;
-  // As Books::program.
+  // Like Books::program.
   int program(Program which) const { return programs_[static_cast<size_t>(which)].get(); }
   // The array `counters`, by enum heaptap_counter.
   void SetCounter(uint32_t which, uint64_t value);

@@ -140,7 +140,7 @@ bool KernelProcesses::IsCurrent(pid_t tgid, uint64_t process_id) const {
 void KernelProcesses::Untrack(pid_t tgid) {
   heaptap_untrack argument = {.tgid = static_cast<uint32_t>(tgid), .reserved = 0};
   if (RunProgram(object_.program(Program::kUntrack), argument) == 0) return;
-  // The kernel has no memory to run it. Then the entry still counts for its user.
+  // The kernel has no memory to run the program. The entry then still counts for its user.
   bpf_map__delete_elem(object_->maps.processes, &argument.tgid, sizeof(argument.tgid), 0);
 }
 

@@ -32,7 +32,8 @@ namespace heaptap::bpf {
 
 class KernelUnwindMaps final : public UnwindMaps {
  public:
-  // Bytes that raw stacks which wait for TakeRawStacks may have added. Further raw stacks stay in the ring buffer.
+  // Upper bound of the bytes that were added for raw stacks that wait for TakeRawStacks. Further raw stacks stay in the
+  // ring buffer.
   static constexpr uint64_t kMaxTakenBytes = 512 << 20;
 
   KernelUnwindMaps() = default;
@@ -56,7 +57,7 @@ class KernelUnwindMaps final : public UnwindMaps {
 
  private:
   static int Keep(void* self, void* data, size_t size);
-  // Moves raw stacks from the ring to `taken_`: at most `most` bytes of the ring, and perhaps one stack more.
+  // Moves raw stacks from the ring to `taken_`: at most `most` bytes of the ring, and perhaps one more stack.
   void Empty(uint64_t most) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Run(int ring_fd);
   void RemoveNodes(const std::vector<heaptap_rows_key>& keys);

@@ -50,8 +50,8 @@ absl::Status ForEachEntry(const bpf_map* map, Visit visit) {
   }
 }
 
-// Tries of a look-up, of a run and of a deletion: the kernel may have no memory for a moment. Then an entry that is
-// there must not count as absent, and what a program does must not be left out.
+// How often a look-up, a run or a deletion is tried, because the kernel may have no memory for a moment. An entry that
+// exists must not count as absent then, and the work of a program must not be left out.
 inline constexpr int kTries = 3;
 
 // Copies the value of `key`. Returns 0 or a negative errno value; -ENOENT: there is no such entry.
@@ -81,7 +81,7 @@ template <typename Argument>
   return error;
 }
 
-// Entries of a map.
+// Numbers of entries of a map.
 struct Deletion {
   size_t deleted = 0;
   size_t left = 0;  // that the kernel refused to delete, kTries times each

@@ -3,7 +3,7 @@
 // Executable mappings of every process on the machine, as they happen. So the mappings of a process are known even
 // after it has ended.
 //
-// An interface: PerfMappingEvents has perf behind it. Not thread-safe.
+// An interface: PerfMappingEvents implements it with perf. Not thread-safe.
 #ifndef HEAPTAP_USERSPACE_BPF_MAPPING_EVENTS_H_
 #define HEAPTAP_USERSPACE_BPF_MAPPING_EVENTS_H_
 
@@ -44,7 +44,7 @@ class MappingEvents {
   // All events so far, by time.
   virtual std::vector<MappingEvent> Take() = 0;
 
-  // Where the events are those of some control groups: follows the group `now` instead of the group `before`
+  // If only the events of some control groups are recorded: follows the group `now` instead of the group `before`
   // (descriptors of their folders); negative: none.
   virtual absl::Status ReplaceGroup(int before, int now) = 0;
 

@@ -35,13 +35,13 @@ struct OtherStack {
 };
 
 struct OtherBooks {
-  // Without those that share the books of their parent. What processes did after the stop is not known.
+  // Without processes that share the books of their parent. The actions of processes after the stop are not known.
   std::vector<OtherProcess> processes;
   // By process id. A process that is not in `processes` has ended, and its PID is unknown.
   std::map<uint64_t, std::vector<TallyEntry>> tallies;
   // The stacks of the tallies, by stack id; some may be missing.
   std::map<uint64_t, OtherStack> stacks;
-  // By process id; 0: losses of no known process. Without reasons that this build does not know.
+  // By process id; 0: losses of no known process. Reasons that this build does not know are left out.
   std::map<uint64_t, Losses> losses;
 };
 

@@ -28,7 +28,7 @@ constexpr size_t kMostDataBytes = 128 * kPage;
 constexpr size_t kAllDataBytes = 64 * kMostDataBytes;
 // The size of a record has 16 bits, so a buffer with more room than this has lost nothing.
 constexpr size_t kMaxRecordBytes = size_t{1} << 16;
-// So each buffer has more than that.
+// So each buffer has more room than that.
 constexpr size_t kLeastDataBytes = 2 * kMaxRecordBytes;
 
 // The fields that sample_id_all adds at the end of each record, for sample_type TID | TIME (perf_event_open(2)).
@@ -54,7 +54,7 @@ struct Mmap2Record {
   // then the path, NUL-terminated, padded to 8 bytes
 };
 
-// What read(2) gives for PERF_FORMAT_LOST (Linux 6.0).
+// The result of read(2) for PERF_FORMAT_LOST (Linux 6.0).
 struct ReadLost {
   uint64_t value;
   uint64_t lost;

@@ -31,7 +31,7 @@ class PerfMappingEvents final : public MappingEvents {
   absl::Status ReplaceGroup(int before, int now) override;
   uint64_t lost() const override;
 
-  // The bytes of the buffer of each CPU, on a machine with so many CPUs.
+  // The bytes of each CPU's buffer on a machine with this number of CPUs.
   static size_t DataBytes(size_t cpus);
 
  private:

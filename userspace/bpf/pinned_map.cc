@@ -21,7 +21,8 @@ namespace {
 // Bound of keys and values: more than heaptap's will ever have.
 constexpr uint32_t kMaxEntryBytes = 64 * 1024;
 
-// One system call reads so many bytes, and at least so many entries: the kernel refuses a batch smaller than a bucket.
+// One system call reads this many bytes, and at least this many entries: the kernel refuses a batch smaller than a
+// bucket.
 constexpr uint32_t kBatchBytes = 1024 * 1024;
 constexpr uint32_t kSmallestBatch = 16;
 
@@ -107,7 +108,7 @@ absl::StatusOr<PinnedMap> PinnedMap::Open(const Pins& pins, absl::string_view na
   if (!fd.ok()) return fd.status();
   map.fd_ = *std::move(fd);
 
-  // If something else than a map is pinned, the info is nonsense, but the kernel refuses every read of entries.
+  // If something other than a map is pinned, the info is nonsense, but the kernel refuses every read of entries.
   bpf_map_info info = {};
   uint32_t size = sizeof(info);
   if (const int error = bpf_obj_get_info_by_fd(map.fd_.get(), &info, &size); error != 0) {

@@ -42,8 +42,8 @@ struct ArrayField {
 
 class PinnedMap {
  public:
-  // `name`: of the map. NotFound: nothing is pinned under it. FailedPrecondition: not a hash map, no BTF, or keys or
-  // values of an impossible size.
+  // `name`: the name of the map. NotFound: nothing is pinned under this name. FailedPrecondition: not a hash map, no
+  // BTF, or keys or values of an impossible size.
   static absl::StatusOr<PinnedMap> Open(const Pins& pins, absl::string_view name);
 
   // FailedPrecondition: there is no such field, or it has another kind, or it lies outside the key or value.
@@ -55,7 +55,7 @@ class PinnedMap {
   using Visit = std::function<void(absl::Span<const uint8_t> key, absl::Span<const uint8_t> value)>;
   absl::Status ForEachEntry(const Visit& visit) const;
 
-  // The value of a key that is one integer. NotFound.
+  // The value of a key that is one integer. NotFound: there is no such key.
   absl::Status LookUp(uint64_t key, absl::Span<uint8_t> value) const;
 
   uint32_t value_size() const { return value_.size; }

@@ -89,7 +89,7 @@ absl::StatusOr<base::FileDescriptor> Lock(const std::string& base) {
     std::move(remove_new).Cancel();
     struct stat current;
     if (stat(base.c_str(), &current) == 0 && current.st_ino == status.st_ino) return lock;
-    // Who had the lock before has removed the folder.
+    // The previous holder of the lock has removed the folder.
     if (base::Now() > end) return Unusable(base, "other collectors remove it again and again");
   }
 }

@@ -27,7 +27,7 @@ class Pins {
   // Waits half a second for the lock. FailedPrecondition: another collector uses the folder; it does not belong to root
   // alone; no BPF file system.
   static absl::StatusOr<Pins> Open(const std::string& base, absl::string_view layout);
-  // Who has the lock removes the folders if nothing is pinned, so that a failed start leaves none.
+  // The holder of the lock removes the folders if nothing is pinned, so that a failed start leaves none.
   ~Pins();
   Pins(Pins&&) = default;
   Pins& operator=(Pins&&) = default;
@@ -39,7 +39,7 @@ class Pins {
   const std::string& layout() const { return layout_; }
 
   absl::Status Pin(int fd, const std::string& name) const;
-  // A new descriptor of a pin. NotFound.
+  // A new descriptor of a pin. NotFound: there is no such pin.
   absl::StatusOr<base::FileDescriptor> Get(const std::string& name) const;
   bool Has(const std::string& name) const;
   void Remove(const std::string& name) const;

@@ -48,7 +48,7 @@ class AttachedProbe {
   // NotFound: the process is gone. InvalidArgument: the semaphore lies beyond 4 GiB, which only AttachMany can do.
   static absl::StatusOr<AttachedProbe> Attach(int program, const ProbeLocation& location, pid_t pid);
 
-  // The same for many sites. REQUIRES: `program` was loaded with kManySitesAttachType.
+  // Like Attach, for many sites. REQUIRES: `program` was loaded with kManySitesAttachType.
   static absl::StatusOr<AttachedProbe> AttachMany(int program, const std::string& path,
                                                   absl::Span<const ProbeSite> sites, pid_t pid);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which processes the books are kept of: those that are recorded now, with their settings, and those that have ended.
+// The processes whose books are kept: those that are recorded now, with their settings, and those that have ended.
 //
 // Part of a Books, and like it an interface. Not thread-safe, except IsCurrent.
 #ifndef HEAPTAP_USERSPACE_BPF_PROCESSES_H_
@@ -39,7 +39,7 @@ struct RecordedProcess {
   heaptap_process process = {};
 };
 
-// What Configure sets for a process.
+// The settings that Configure changes for a process.
 struct ProcessSettings {
   bool ignored = false;  // stop recording it
   uint32_t max_live = 0;
@@ -57,7 +57,7 @@ struct EndedBooks {
   uint64_t peak_weight;
 };
 
-// Whether books were opened by Track; else the process has opened them, by what it did.
+// Whether Track opened the books. Otherwise an action of the process has opened them.
 inline bool IsTracked(uint64_t process_id) { return process_id % 2 != 0; }
 
 class Processes {
@@ -74,27 +74,28 @@ class Processes {
   // Stops recording the process; its books stay until Books::Forget.
   virtual void Untrack(pid_t tgid) = 0;
 
-  // Restricts what SetSettings says to these control groups and those below them, by descriptors of their folders
-  // (version 2), at most HEAPTAP_MAX_GROUPS; negative: a group that does not exist yet; none: no restriction. A process
-  // that is tracked stays tracked until it forks or execs outside of them. Takes effect with the next SetSettings.
+  // Restricts the effect of SetSettings to these control groups and those below them. `groups`: descriptors of their
+  // folders (version 2), at most HEAPTAP_MAX_GROUPS; negative: a group that does not exist yet; none: no restriction. A
+  // process that is tracked stays tracked until it forks or execs outside of them. Takes effect with the next
+  // SetSettings.
   virtual absl::Status RestrictTo(absl::Span<const int> groups) = 0;
-  // What happens to processes that were not tracked; all zeros: nothing. Fills in the rooms and groups.
+  // Sets what happens to processes that were not tracked; all zeros: nothing. Fills in the rooms and groups.
   virtual absl::Status SetSettings(heaptap_settings settings) = 0;
-  // Changes limits and triggers of a recorded process. NotFound: it has ended, or has other books by now. Others: the
-  // kernel has no memory to do it, and nothing has changed.
+  // Changes limits and triggers of a recorded process. NotFound: it has ended, or has other books by now. Other errors:
+  // the kernel has no memory to do it, and nothing has changed.
   virtual absl::Status Configure(pid_t tgid, uint64_t process_id, const ProcessSettings& settings) = 0;
 
-  // Takes frees that the process holds back, as its memory says. Nothing happens if it has ended, or has other books by
-  // now. An error: the kernel has no memory to take all of them; they may be taken again.
+  // Takes the frees that the process holds back, which were read from its memory. Nothing happens if it has ended, or
+  // has other books by now. An error: the kernel has no memory to take all of them; they may be taken again.
   virtual absl::Status TakeFrees(pid_t tgid, uint64_t process_id, absl::Span<const heaptap_free> frees) = 0;
 
   // Counts HEAPTAP_LOSS_BEGINNING for these books, once, unless the beginning of the process was seen or it has other
-  // books by now. `held`: the bytes that its allocator holds, with what was recorded.
+  // books by now. `held`: the bytes that its allocator holds, including the recorded ones.
   virtual absl::Status CountUnseenBeginning(pid_t tgid, uint64_t process_id, uint64_t held) = 0;
-  // Takes that back: heaptap:start came after all.
+  // Takes the count back, because heaptap:start came after all.
   virtual void UncountBeginning(uint64_t process_id) = 0;
 
-  // NotFound: the process is not recorded. Others: the kernel has no memory to tell.
+  // NotFound: the process is not recorded. Other errors: the kernel has no memory to answer.
   virtual absl::StatusOr<heaptap_process> Read(pid_t tgid) const = 0;
   // The processes that are recorded now, by process id, without those that share the books of their parent.
   virtual absl::StatusOr<std::map<uint64_t, RecordedProcess>> ReadAll() const = 0;

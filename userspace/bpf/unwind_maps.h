@@ -33,10 +33,10 @@ class UnwindMaps {
   UnwindMaps(const UnwindMaps&) = delete;
   UnwindMaps& operator=(const UnwindMaps&) = delete;
 
-  // A number that no table had before, also not those of earlier collectors.
+  // A number that no table has had before, not even a table of an earlier collector.
   virtual uint32_t NewTable() = 0;
-  // Loads all these nodes of a table, or none on error, from `first` on. No table had this number before.
-  // ResourceExhausted: no room.
+  // Loads these nodes of a table, from number `first` on: all of them, or none on error. No table had this number
+  // before. ResourceExhausted: no room.
   virtual absl::Status AddNodes(uint32_t table, uint32_t first, absl::Span<const heaptap_rows> nodes) = 0;
   // Removes the first `nodes` nodes.
   virtual void RemoveTable(uint32_t table, uint32_t nodes) = 0;
@@ -47,7 +47,8 @@ class UnwindMaps {
   // Nothing: the file is unknown.
   virtual std::optional<heaptap_file> ReadFile(const heaptap_file_key& key) const = 0;
 
-  // What an earlier collector has left: the files, and for each table, by its number, one more than its last node.
+  // The files and tables that an earlier collector has left. For each table, by its number: the number of its last node
+  // plus 1.
   virtual std::vector<heaptap_file_key> FileKeys() const = 0;
   virtual std::map<uint32_t, uint32_t> CountNodes() const = 0;
 

@@ -10,7 +10,7 @@
 namespace heaptap::elf {
 namespace {
 
-// No input of zlib becomes larger by more than this factor (zlib's technical details).
+// zlib expands no input by more than this factor (zlib's technical details).
 constexpr uint64_t kMostExpansion = 1032;
 
 }  // namespace

@@ -12,8 +12,8 @@
 
 namespace heaptap::elf {
 
-// `section`: its bytes in the file, which may be hostile: a forged size costs no memory. Unimplemented: it is
-// compressed by something else than zlib. InvalidArgument: it is broken, or has more than `limit` bytes. Thread-safe.
+// `section`: its bytes in the file, which may be hostile: a forged size costs no memory. Unimplemented: it is not
+// compressed by zlib. InvalidArgument: it is broken, or has more than `limit` bytes. Thread-safe.
 absl::StatusOr<std::string> Uncompressed(absl::string_view section, uint64_t limit);
 
 }  // namespace heaptap::elf

@@ -17,7 +17,7 @@
 namespace heaptap::elf {
 namespace {
 
-constexpr uint64_t kBlock = 512;  // of st_blocks
+constexpr uint64_t kBlock = 512;  // bytes in a unit of st_blocks
 
 // A sparse file can claim any size, so its blocks bound what is read. A file on a compressing file system may be larger
 // than its blocks, by at most this factor.

@@ -4,7 +4,8 @@
 //
 // The user of the profiled program owns the file and may change it during the read. So the file is read with pread(2)
 // and never mapped (a file truncated under a mapping raises SIGBUS), each byte that decides something is read once, and
-// every size is checked against a bound before memory is allocated. libelf allocates as much memory as a header says.
+// every size is checked against a bound before memory is allocated. libelf is not used here, because it allocates as
+// much memory as a header says.
 //
 // Format: System V ABI, chapters 4 and 5, as <elf.h> declares it; 64-bit little-endian x86-64 only.
 #ifndef HEAPTAP_USERSPACE_ELF_FILE_H_

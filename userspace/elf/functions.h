@@ -17,7 +17,7 @@ namespace heaptap::elf {
 // Bytes of a symbol table or of its names. Clang's own takes 60 MiB. A larger table is not read.
 inline constexpr uint64_t kMaxFunctionBytes = 256 << 20;
 
-// Those of the names that were asked for.
+// The requested names that the file defines.
 struct DefinedFunctions {
   std::set<std::string> exported;  // for other files (.dynsym)
   std::set<std::string> internal;  // the others (.symtab); a stripped file does not tell

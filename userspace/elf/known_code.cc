@@ -8,12 +8,12 @@
 namespace heaptap::elf {
 namespace {
 
-// musl has 600 KiB of code. A search of so much takes a fifth of a millisecond.
+// musl has 600 KiB of code. A search of that much takes a fifth of a millisecond.
 constexpr uint64_t kMaxSearched = 2 << 20;
 // A libc has one piece, or two.
 constexpr size_t kMaxPieces = 8;
 
-// xor %rdi, %rdi; the first byte of a call; and after its four bytes hlt.
+// xor %rdi, %rdi, and the first byte of a call. Four more bytes of the call and a hlt follow.
 constexpr absl::string_view kExit("\x48\x31\xff\xe8", 4);
 constexpr size_t kExitBytes = 9;
 constexpr char kHalt = '\xf4';

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Code that ends a chain of calls, known by its instructions, as gdb knows some of it: many files have no symbol for
-// it, and no information about its frame.
+// Code that ends a chain of calls, recognized by its instructions, as gdb recognizes some of it: many files have no
+// symbol for it, and no information about its frame.
 #ifndef HEAPTAP_USERSPACE_ELF_KNOWN_CODE_H_
 #define HEAPTAP_USERSPACE_ELF_KNOWN_CODE_H_
 
@@ -13,14 +13,14 @@
 
 namespace heaptap::elf {
 
-// mov $15, %rax; syscall: rt_sigreturn(2), whose number is 15. To it signal handlers return, and the kernel puts the
-// interrupted registers back. musl and Go's runtime say nothing about this frame.
+// mov $15, %rax; syscall: rt_sigreturn(2), whose number is 15. Signal handlers return to this code, and the kernel
+// restores the interrupted registers. musl and Go's runtime have no information about this frame.
 inline constexpr absl::string_view kSignalReturn("\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05", 9);
 
 struct KnownCode {
   enum Kind {
     kSignal,  // kSignalReturn
-    // xor %rdi, %rdi; call _exit; hlt: to it the function returns that began a stack of Boost.Context.
+    // xor %rdi, %rdi; call _exit; hlt: the outermost function of a stack of Boost.Context returns to this code.
     kEnd,
   };
   Kind kind = kSignal;
@@ -28,7 +28,8 @@ struct KnownCode {
   uint64_t end = 0;
 };
 
-// Such code, at most 8 pieces, in the first 2 MiB of the code of `file`. What cannot be read is left out. Thread-safe.
+// The known code in the first 2 MiB of the code of `file`, at most 8 pieces. Code that cannot be read is left out.
+// Thread-safe.
 std::vector<KnownCode> FindKnownCode(const File& file);
 
 }  // namespace heaptap::elf

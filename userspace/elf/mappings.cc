@@ -59,14 +59,14 @@ std::optional<Line> ParseLine(absl::string_view line) {
   return Line{std::move(mapping), executable};
 }
 
-// Whether both are of the same file, as far as is known, or both of none.
+// Whether both map the same file, as far as is known, or neither maps a file.
 bool IsSameFile(const Mapping& a, const Mapping& b) {
   return a.inode == b.inode && a.device_major == b.device_major && a.device_minor == b.device_minor &&
          (a.generation == b.generation || a.generation == 0 || b.generation == 0);
 }
 
-// Whether an address of both is the same code: both are of the same part of one file, as far as is known, or both of
-// none.
+// Whether an address in both is the same code: both map the same part of one file, as far as is known, or neither maps
+// a file.
 bool IsSameCode(const Mapping& a, const Mapping& b) {
   return IsSameFile(a, b) && (a.inode == 0 || a.file_offset - a.start == b.file_offset - b.start);
 }
@@ -93,7 +93,7 @@ bool Mappings::Add(Mapping mapping, const WhenMapped& when) {
     return false;
   }
 
-  // Those that it overlaps, and what is left of them.
+  // The mappings that it overlaps, and the parts of them that are left.
   const auto first =
       std::ranges::partition_point(mappings_, [&](const auto& one) { return one->end <= mapping.start; });
   auto last = first;
@@ -102,7 +102,7 @@ bool Mappings::Add(Mapping mapping, const WhenMapped& when) {
   for (; last != mappings_.end() && (*last)->start < mapping.end; ++last) {
     const Mapping& old = **last;
     if (IsSameCode(old, mapping)) {
-      // /proc/PID/maps does not tell these.
+      // /proc/PID/maps shows neither of these.
       if (mapping.generation == 0) mapping.generation = old.generation;
       if (mapping.build_id.empty()) mapping.build_id = old.build_id;
     } else {
@@ -136,7 +136,7 @@ void Mappings::KeepFormer(const Mapping& old, const Mapping& mapping, const When
   part.end = std::min(old.end, mapping.end);
   part.file_offset += part.start - old.start;
   if (!part.build_id.empty()) IdentifyFormer(part, part.build_id);
-  // A file that comes and goes has one place.
+  // A file that is mapped here again and again has one place.
   const auto known = std::ranges::find_if(former_, [&](const FormerMapping& one) {
     return one.start == part.start && one.mapping->end - one.mapping->start == part.end - part.start &&
            one.mapping->file_offset == part.file_offset && IsSameFile(*one.mapping, part);
@@ -195,7 +195,7 @@ void Mappings::AddForgotten(const ForgottenRange& range) {
 }
 
 uint64_t Mappings::Place(uint64_t address, std::optional<uint64_t> time) const {
-  // Above all that mappings hold.
+  // Above all addresses that mappings hold.
   const uint64_t unknown = address + 2 * kFormerBegin;
   const uint64_t call = address - 1;
   const auto held = [call](const FormerMapping& one) { return one.Held(call); };

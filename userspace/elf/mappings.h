@@ -24,12 +24,12 @@ inline constexpr size_t kMaxPathBytes = 2 << 20;
 // Bytes of a build-id. Linkers make 8 to 20, and accept more on their command line.
 inline constexpr size_t kMaxBuildIdBytes = 64;
 
-// Beyond the addresses of programs (bpf/unwind_step.h, HEAPTAP_USER_END): those of former mappings, and from twice this
-// address on those of code that is no longer known.
+// The addresses from here on are beyond those of programs (bpf/unwind_step.h, HEAPTAP_USER_END). They stand for former
+// mappings, and from twice this address on for code that is no longer known.
 inline constexpr uint64_t kFormerBegin = uint64_t{1} << 47;
 // Changes from one file to another that are kept for one process.
 inline constexpr size_t kMaxFormer = 1024;
-// Ranges of addresses whose former mappings are not known; more are joined.
+// Ranges of addresses whose former mappings are not known; if there are more, ranges are joined.
 inline constexpr size_t kMaxForgotten = 16;
 
 struct Mapping {
@@ -54,7 +54,7 @@ struct WhenMapped {
   uint64_t time = 0;
 };
 
-// A mapping whose addresses another file's code has now.
+// A mapping whose addresses hold another file's code now.
 struct FormerMapping {
   std::shared_ptr<const Mapping> mapping;  // moved to addresses of its own, from kFormerBegin on
   uint64_t start = 0;                      // the address that it had
@@ -63,8 +63,8 @@ struct FormerMapping {
   bool Held(uint64_t address) const { return address - start < mapping->end - mapping->start; }
 };
 
-// Addresses of former mappings that are not kept, or of which it is not certain when they were replaced: stacks from
-// `since` up to `until` can be of them.
+// Addresses of former mappings that are not kept, or whose time of replacement is not certain. Stacks taken from
+// `since` up to `until` can contain code of these mappings.
 struct ForgottenRange {
   uint64_t begin = 0;
   uint64_t end = 0;
@@ -73,7 +73,7 @@ struct ForgottenRange {
 };
 
 // The executable mappings of one process over its life. An unloaded library stays, because its addresses stay in the
-// profile: until another file takes its place, and then as a former mapping at other addresses. A copy shares the
+// profile. When another file takes its place, it becomes a former mapping at other addresses. A copy shares the
 // mappings with the original, because processes fork often. Invariant: sorted by start, not empty, no two overlap.
 // Thread-compatible.
 class Mappings {
@@ -93,21 +93,22 @@ class Mappings {
   // is no room, which `refused` counts.
   bool Add(Mapping mapping, const WhenMapped& when = {});
 
-  // Adds a former mapping of a saved state. Former mappings come in the order of `until`. Others are ignored, and so
-  // are mappings that are empty or lie below kFormerBegin.
+  // Adds a former mapping of a saved state. Former mappings come in the order of `until`. Mappings out of order are
+  // ignored, and so are mappings that are empty or lie below kFormerBegin.
   void AddFormer(FormerMapping former);
   // Adds a range of a saved state.
   void AddForgotten(const ForgottenRange& range);
 
-  // The address that stands for a return address of a stack. `time`: when the stack was taken (as of Add); nullopt: it
-  // is not certain. It is `address` itself, or one of a former mapping, or one that no mapping holds.
+  // The address that stands for a return address of a stack. `time`: when the stack was taken, on the clock of
+  // WhenMapped; nullopt: not certain. The result is `address` itself, or an address of a former mapping, or an address
+  // that no mapping holds.
   uint64_t Place(uint64_t address, std::optional<uint64_t> time) const;
 
-  // Sets the build-id of the mapping that begins where `mapping` does and is of the same file, if it has none, and of
-  // former ones of the file. False: there is no such mapping.
+  // Sets the build-id of the mapping that begins where `mapping` does and is of the same file, if that mapping has
+  // none, and of former mappings of the file. False: there is no such mapping.
   bool SetBuildId(const Mapping& mapping, absl::string_view build_id);
 
-  // The mapping that holds `address`, which may be one of a former mapping, or null. Valid until the next change.
+  // The mapping that holds `address`, or null. The mapping may be a former one. Valid until the next change.
   const Mapping* Find(uint64_t address) const;
 
   const_iterator begin() const { return const_iterator(mappings_.begin()); }
@@ -116,7 +117,7 @@ class Mappings {
   bool empty() const { return mappings_.empty(); }
   const std::vector<FormerMapping>& former() const { return former_; }
   const std::vector<ForgottenRange>& forgotten() const { return forgotten_; }
-  // With the former ones.
+  // All mappings, including the former ones.
   std::vector<Mapping> All() const;
   // How often there was no room for a mapping.
   uint64_t refused() const { return refused_; }
@@ -125,7 +126,7 @@ class Mappings {
   void IdentifyFormer(const Mapping& file, absl::string_view build_id);
   // Keeps the part of `old` that `mapping` replaces, if it is of another file.
   void KeepFormer(const Mapping& old, const Mapping& mapping, const WhenMapped& when);
-  // `since`: from when on stacks can be of this mapping, which is not kept.
+  // Notes that `former` is not kept. Stacks taken from `since` on can contain its code.
   void Forget(const FormerMapping& former, uint64_t since);
 
   std::vector<std::shared_ptr<const Mapping>> mappings_;
@@ -136,9 +137,9 @@ class Mappings {
   std::vector<ForgottenRange> forgotten_;
 };
 
-// Those of `latest` that name no code wrongly in a profile whose addresses were placed by `placed`: mappings that other
-// code has replaced in between are left out, and so is what replaced them. REQUIRES: both are as All() gives them.
-// Thread-safe.
+// The mappings of `latest` that name no code wrongly in a profile whose addresses were placed by `placed`. Mappings
+// that other code has replaced in between are left out, and so are their replacements. REQUIRES: both are as All()
+// gives them. Thread-safe.
 std::vector<Mapping> InAgreement(const std::vector<Mapping>& placed, std::vector<Mapping> latest);
 
 // The executable mappings of a text in the form of /proc/PID/maps, in its order. InvalidArgument: a line has another

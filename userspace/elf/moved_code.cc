@@ -60,7 +60,7 @@ std::vector<MovedCode> FindMovedCode(absl::string_view maps, size_t most) {
   std::vector<MovedCode> moved;
   std::optional<Line> before;      // the latest mapping of a file
   absl::string_view before_text;   // its line
-  std::vector<MovedCode> between;  // since then, without a gap
+  std::vector<MovedCode> between;  // the moved code since `before`, without a gap
   uint64_t end = 0;                // of the latest mapping
   for (size_t begin = 0; begin < maps.size();) {
     const size_t bytes = std::min(maps.find('\n', begin), maps.size()) - begin;

@@ -42,7 +42,7 @@ void HideNumberAtEnd(std::string& stack) {
   if (stack[before_number] == ' ') stack[before_number] = '_';
 }
 
-// None: it is longer than `most`.
+// None: the stack is longer than `most`.
 std::optional<std::string> Stack(const profile::Context& context, profile::FrameNames& names, uint64_t most) {
   if (context.frames.empty()) return profile::kUnknownCallPath;
   std::string stack = context.truncated ? profile::kOuterFramesMissing : "";

@@ -23,8 +23,8 @@ enum class CollapsedValue { kLiveBytes, kLiveObjects, kAllocatedBytes, kAllocate
 
 // The profile in that format. Contexts with the same names are one line; values of 0 or less are left out. A context
 // whose outer frames are missing begins with kOuterFramesMissing. Names come from FrameNames; ';' in a name becomes
-// ':', and a blank that readers would take for the one before the value becomes
-// '_'. Takes linear time, but for sorting. Thread-safe if `find` is.
+// ':', and a blank that readers would take for the one before the value becomes '_'. Takes linear time, except for
+// sorting. Thread-safe if `find` is.
 std::string Collapsed(const profile::Profile& profile, CollapsedValue value, const profile::FindSourceFrames& find);
 // OutOfRange: the text would have more than `most` bytes. Takes about twice as much memory as the text.
 absl::StatusOr<std::string> CollapsedWithin(uint64_t most, const profile::Profile& profile, CollapsedValue value,

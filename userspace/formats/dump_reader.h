@@ -14,7 +14,7 @@
 
 namespace heaptap::formats {
 
-// The largest file that is read, also when it is unpacked. The largest known dumps have some MiB.
+// The largest file that is read, packed or unpacked. The largest known dumps have some MiB.
 inline constexpr size_t kMaxDumpBytes = size_t{1} << 30;
 
 struct Dump {
@@ -22,9 +22,9 @@ struct Dump {
   Symbols symbols = {};  // of a dump with symbols
 };
 
-// The profile in a file's bytes: heap_v2, gperftools' form, or pprof's. `name`: of the file, for messages. `threads`:
-// of heap_v2; pprof's profiles always have theirs. InvalidArgument names the file, the place and the mistake.
-// Thread-safe.
+// The profile in a file's bytes: heap_v2, gperftools' form, or pprof's. `name`: the name of the file, for messages.
+// `threads`: for heap_v2; pprof's profiles always have their threads. InvalidArgument names the file, the place and the
+// mistake. Thread-safe.
 absl::StatusOr<Dump> ReadDump(absl::string_view bytes, absl::string_view name, ReadThreads threads);
 
 }  // namespace heaptap::formats

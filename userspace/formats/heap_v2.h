@@ -29,8 +29,8 @@ namespace heaptap::formats {
 
 // The profile in that format. jeprof corrects each line for sampling by the mean size of the line; the counts are
 // chosen so that it shows the profile's estimates. Contexts without allocations are left out; the others are sorted by
-// live bytes, the largest first. Control characters in names and paths are escaped. Takes linear time, but for sorting.
-// Thread-safe.
+// live bytes, the largest first. Control characters in names and paths are escaped. Takes linear time, except for
+// sorting. Thread-safe.
 std::string HeapV2(const profile::Profile& profile);
 
 }  // namespace heaptap::formats

@@ -78,7 +78,7 @@ void ScaleTo(const Estimate& total, std::vector<profile::ThreadShare>& shares, E
   }
 }
 
-// The shares of threads, sorted by tid, each once in place of that of all threads.
+// Replaces the share of all threads by the shares of single threads, each once. `shares` are sorted by tid.
 void Separate(std::vector<profile::ThreadShare> shares, profile::Context& context) {
   std::vector<profile::ThreadShare> merged;
   Estimate live;
@@ -325,7 +325,7 @@ class Reader {
     return absl::OkStatus();
   }
 
-  // Passes over comments that it does not know.
+  // Skips comments that it does not know.
   void ReadComment(absl::string_view line, std::map<uint64_t, std::string>& build_ids) {
     if (absl::ConsumePrefix(&line, kTimeComment)) {
       absl::Time time;

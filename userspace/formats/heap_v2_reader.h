@@ -32,8 +32,8 @@ enum class ReadThreads {
               // each thread of the dump, and none if the dump does not tell threads apart
 };
 
-// The profile in `text`. `name`: of the file, for messages. InvalidArgument names the line and the mistake. Takes
-// linear time, but for sorting threads. Thread-safe.
+// The profile in `text`. `name`: the name of the file, for messages. InvalidArgument names the line and the mistake.
+// Takes linear time, except for sorting threads. Thread-safe.
 absl::StatusOr<profile::Profile> ReadHeapProfile(absl::string_view text, absl::string_view name,
                                                  ReadThreads threads = ReadThreads::kSum);
 

@@ -62,8 +62,8 @@ std::string JeprofSymbolized(const profile::Profile& profile, absl::string_view 
   AppendSymbol(kUnknownFrame, {profile::kUnknownCallPath}, out);
   out.append("---\n--- heap\n");
   out.append(HeapV2(profile));
-  // Without the mapped libraries: all names are known, and jeprof would run objdump on each file, or on another file in
-  // its place.
+  // The mapped libraries are left out: all names are known, and jeprof would run objdump on each file, or on another
+  // file in its place.
   out.resize(out.rfind(kMappedLibraries) + sizeof(kMappedLibraries) - 1);
   return out;
 }

@@ -21,7 +21,7 @@
 
 namespace heaptap::formats {
 
-// The profile in that format. `program`: its path, of which only the last part is written, because jeprof complains
+// The profile in that format. `program`: its path. Only the last part of the path is written, because jeprof complains
 // about missing folders. Names come from FrameNames; "--" in a name, which jeprof takes for its end, becomes "- -".
 // Thread-safe if `find` is.
 std::string JeprofSymbolized(const profile::Profile& profile, absl::string_view program,

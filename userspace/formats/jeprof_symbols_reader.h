@@ -25,8 +25,8 @@ struct SymbolizedText {
   Symbols symbols = {};
 };
 
-// Text of another form has no symbols, and is the dump as a whole. `name`: of the file, for messages. InvalidArgument
-// names the line and the mistake. Takes linear time. Thread-safe.
+// Text of another form has no symbols, and is the dump as a whole. `name`: the name of the file, for messages.
+// InvalidArgument names the line and the mistake. Takes linear time. Thread-safe.
 absl::StatusOr<SymbolizedText> SplitSymbolized(absl::string_view text, absl::string_view name);
 
 }  // namespace heaptap::formats

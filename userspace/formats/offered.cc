@@ -18,7 +18,7 @@ namespace {
 using profile::FindSourceFrames;
 using profile::Snapshot;
 
-// Without a character set: names of mapped files may have any bytes.
+// No character set is given, because names of mapped files may have any bytes.
 constexpr char kPlainText[] = "text/plain";
 constexpr char kUtf8Text[] = "text/plain; charset=utf-8";
 constexpr char kBytes[] = "application/octet-stream";

@@ -25,7 +25,7 @@ struct OfferedFormat {
   const char* use;             // for people: what reads it
   const char* content_type;    // of HTTP
   bool has_names = false;      // `write` asks for names
-  bool repeats_names = false;  // each name is in the text as often as a call path has it
+  bool repeats_names = false;  // the text repeats a name for each call path that has it
   bool has_blocks = false;     // the profile has the sizes and ages of live blocks
   // OutOfRange: the text would be too long.
   absl::StatusOr<std::string> (*write)(const profile::Snapshot& snapshot, const profile::FindSourceFrames& find);

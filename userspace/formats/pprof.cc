@@ -36,7 +36,7 @@ constexpr char kDropFrames[] =
     "malloc|calloc|realloc|reallocarray|memalign|aligned_alloc|posix_memalign|valloc|pvalloc|mallocx|rallocx|xallocx|"
     "operator new(\\[\\])?(\\(.*\\))?|_Zn[wa][jm].*";
 
-// How many of the values of a sample tell what was allocated; they come first.
+// The number of values of a sample that are allocated estimates; they come first.
 constexpr size_t kAllocatedValues = 2;
 
 // The nearest whole number that fits into 64 signed bits.
@@ -56,7 +56,7 @@ class Texts {
     return number;
   }
 
-  // By their numbers.
+  // The texts in the order of their numbers.
   const std::deque<std::string>& in_order() const { return in_order_; }
 
  private:
@@ -262,7 +262,7 @@ class Writer {
   void WriteMapping(size_t index) {
     const elf::Mapping& mapping = profile_.mappings[index];
     const Detail& detail = details_[index];
-    // In brackets, like [vdso]: readers look for no such file.
+    // In brackets, like [vdso], so that readers do not look for such a file.
     const std::string name = mapping.path.empty() ? "[anonymous]" : base::Printable(mapping.path);
     protozero::pbf_builder<MappingField> message(out_, ProfileField::kMapping);
     message.add_uint64(MappingField::kId, MappingId(index));

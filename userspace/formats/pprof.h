@@ -4,11 +4,11 @@
 //
 // Format: github.com/google/pprof, proto/profile.proto. Like Go's heap profiles, it has four values per sample:
 //   alloc_objects/count, alloc_space/bytes, inuse_objects/count, inuse_space/bytes (the default)
-// A profile without what was allocated (Profile::has_allocated) has the last two. They are estimates for the whole
-// program, because readers of this format do not correct for sampling.
+// A profile without allocated values (Profile::has_allocated) has only the last two. All values are estimates for the
+// whole program, because readers of this format do not correct for sampling.
 //
 // Locations are the addresses of calls (CallAddress) in the process's address space, numbered from 1. The first mapping
-// is that of the program. An unknown call path is one location without a mapping.
+// is the program's. An unknown call path is one location without a mapping.
 //
 // Without PprofOptions.blocks, samples have no label "bytes" as in Go: a context may have blocks of many sizes, so the
 // label would be a mean that changes, and readers that subtract one scrape from the next (Alloy) match samples by
@@ -25,7 +25,7 @@
 namespace heaptap::formats {
 
 struct PprofOptions {
-  absl::Time time = absl::UnixEpoch();  // of the profile; of a difference, the end of its window, as in Go
+  absl::Time time = absl::UnixEpoch();  // of the profile; for a difference, the end of its window, as in Go
   absl::Duration duration = {};         // of the window of a difference; 0: the profile is not a difference
   std::string program = {};             // path of the program's file in the mappings; "": the first file there
   // Functions and lines. Without them, Parca and Google's pprof look them up by build-id or path, `go tool pprof` only
@@ -35,8 +35,8 @@ struct PprofOptions {
   // all. Not for readers that match samples by labels or keep a series for each, because threads can change their
   // names.
   bool threads = true;
-  // Instead of one sample for a thread: one for what it has allocated, and one for each of its BlockShares, with the
-  // labels bytes (the size of each) and age (seconds, profile/ages.h). REQUIRES: threads.
+  // Instead of one sample for a thread: one for its allocated values, and one for each of its BlockShares, with the
+  // labels bytes (the size of each block) and age (seconds, profile/ages.h). REQUIRES: threads.
   bool blocks = false;
   // The value that readers show first.
   std::string default_sample_type = "inuse_space";

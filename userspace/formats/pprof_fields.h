@@ -10,7 +10,7 @@
 
 namespace heaptap::formats::pprof {
 
-// A comment that is no warning: profile::Profile::several_periods.
+// A comment that is not a warning: profile::Profile::several_periods.
 inline constexpr absl::string_view kSeveralPeriodsNote = "heaptap: samples were taken at several intervals";
 
 enum class ProfileField : protozero::pbf_tag_type {

@@ -134,7 +134,7 @@ class MessageReader {
     if (path >= std::max<size_t>(out_.texts.size(), 1) || build_id >= std::max<size_t>(out_.texts.size(), 1)) {
       return WrongPprof("a mapping names a text that is not there");
     }
-    // Go and others have mappings without a place, only to say something about their functions.
+    // Go and others have mappings without a place, which only tell something about their functions.
     if (mapping.start >= mapping.end || out_.texts.empty()) return absl::OkStatus();
     if (out_.texts[path].size() > PATH_MAX) return WrongPprof("a mapping has too long a path");
     mapping.path = std::string(out_.texts[path]);

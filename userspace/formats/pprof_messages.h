@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The messages of a file in the format of pprof, which may be hostile. What they name by number (functions, texts) may
-// not be there: pprof_reader.h looks it up.
+// The messages of a file in the format of pprof, which may be hostile. The functions and texts that they name by number
+// may not exist: pprof_reader.h looks them up.
 #ifndef HEAPTAP_USERSPACE_FORMATS_PPROF_MESSAGES_H_
 #define HEAPTAP_USERSPACE_FORMATS_PPROF_MESSAGES_H_
 
@@ -17,10 +17,10 @@
 
 namespace heaptap::formats::pprof {
 
-// Samples, locations, functions, lines and texts of one profile, each. Of the smallest ones, a file of 1 GiB would have
-// a hundred times as many.
+// The bound for each of these in one profile: samples, locations, functions, lines and texts. A file of 1 GiB could
+// have a hundred times as many of the smallest ones.
 inline constexpr size_t kMaxPprofEntries = 1 << 22;
-// Functions of one call path, with those that are inlined.
+// Functions of one call path, including inlined ones.
 inline constexpr size_t kMaxPprofFunctions = 4096;
 // Values of one sample. Go's heap profiles have four.
 inline constexpr size_t kMaxPprofValues = 64;

@@ -31,11 +31,11 @@ namespace {
 
 using namespace pprof;
 
-// Addresses for places without one: beyond those of processes and of the kernel's code.
+// Invented addresses for places without an address: beyond the addresses of processes and of the kernel's code.
 constexpr uint64_t kInventedAddresses = uint64_t{0xff} << 56;
 constexpr uint64_t kInventedMask = (uint64_t{1} << 55) - 1;
 
-// Bytes of all names, which each location has for itself; of the name of a thread; of a comment.
+// Bounds in bytes: for all names, because each location has names of its own; for the name of a thread; for a comment.
 constexpr size_t kMaxNameBytes = size_t{512} << 20;
 constexpr size_t kMaxThreadName = 256;
 constexpr size_t kMaxComment = 1024;
@@ -123,7 +123,7 @@ class ContentBuilder {
   }
 
  private:
-  // A location in frames.
+  // How a location appears in frames.
   struct Place {
     uint64_t frame = 0;  // the return address
     size_t functions = 1;
@@ -238,7 +238,7 @@ class ContentBuilder {
     profile::ThreadShare share = {.tid = labels_.tid};
     share.live = ToEstimate(columns_.live_objects, columns_.live_bytes);
     share.allocated = ToEstimate(columns_.allocated_objects, columns_.allocated_bytes);
-    // Never negative (profile/difference.h).
+    // Allocated values are never negative (profile/difference.h).
     if (share.allocated.bytes < 0 || share.allocated.objects < 0) share.allocated = {};
     if (share == profile::ThreadShare{.tid = labels_.tid}) return absl::OkStatus();
     if (!labels_.thread.empty()) out_.profile.thread_names.try_emplace(share.tid, labels_.thread);
@@ -334,9 +334,9 @@ class ContentBuilder {
   absl::flat_hash_map<uint64_t, Place> places_;                            // by the id of the location
   absl::flat_hash_map<absl::Span<const uint64_t>, size_t> by_frames_;      // index into contexts
   absl::flat_hash_map<std::pair<size_t, uint32_t>, size_t> by_thread_;     // by context: index into its threads
-  absl::flat_hash_map<std::pair<size_t, BlockKeyType>, size_t> by_block_;  // the same
+  absl::flat_hash_map<std::pair<size_t, BlockKeyType>, size_t> by_block_;  // by context: index into its blocks
   size_t name_bytes_ = 0;
-  // What the labels of one sample say.
+  // The contents of the labels of one sample.
   struct Labels {
     uint32_t tid = 0;
     absl::string_view thread = {};
@@ -351,7 +351,7 @@ class ContentBuilder {
 }  // namespace
 
 bool IsPprof(absl::string_view bytes) {
-  // More of them are not needed to tell a profile from a text.
+  // More fields are not needed to tell a profile from a text.
   constexpr size_t kLookedAt = 8;
   size_t known = 0;
   try {
@@ -362,7 +362,7 @@ bool IsPprof(absl::string_view bytes) {
       known++;
     }
   } catch (const protozero::end_of_buffer_exception&) {
-    // Cut off: reading says so.
+    // The bytes are cut off, which ReadPprof reports.
   } catch (const std::exception&) {
     return false;
   }

@@ -26,12 +26,12 @@ struct PprofContent {
   Symbols symbols = {};  // names inside the profile
 };
 
-// Whether the bytes, unpacked (gzip.h), begin like such a profile, and like no textual dump.
+// Whether the bytes, unpacked (gzip.h), begin like such a profile, and not like a textual dump.
 bool IsPprof(absl::string_view bytes);
 
-// The heap profile in `bytes`, unpacked. `name`: of the file, for messages. Live values may be negative, as in a
-// difference. Threads come from the labels thread_id and thread, blocks from the labels bytes and age (pprof.h).
-// InvalidArgument: damaged, or no heap profile. Takes linear time. Thread-safe.
+// The heap profile in `bytes`, unpacked. `name`: the name of the file, for messages. Live values may be negative, as in
+// a difference. Threads come from the labels thread_id and thread, blocks from the labels bytes and age (pprof.h).
+// InvalidArgument: damaged, or not a heap profile. Takes linear time. Thread-safe.
 absl::StatusOr<PprofContent> ReadPprof(absl::string_view bytes, absl::string_view name);
 
 }  // namespace heaptap::formats

@@ -17,7 +17,7 @@ namespace {
 
 using profile::Estimate;
 
-// What readers make of the counts of an estimate.
+// The estimate that readers make from the counts of `estimate`.
 Estimate ReadBack(const Estimate& estimate, uint64_t period) {
   const profile::BiasedCount count = profile::Bias(estimate.objects, estimate.bytes, period);
   Estimate read = {.samples = count.objects, .sampled_bytes = count.bytes, .bytes = estimate.bytes};
@@ -130,7 +130,7 @@ void AppendMappedLibraries(const profile::Profile& profile, absl::Span<const Row
 }
 
 size_t EstimateSize(const profile::Profile& profile, absl::Span<const Row> rows) {
-  // By usual lengths of lines and addresses.
+  // From the usual lengths of lines and addresses.
   size_t size = 4096;
   for (const Row& row : rows) size += 80 + row.context->frames.size() * 15 + row.context->threads.size() * 40;
   for (const elf::Mapping& mapping : profile.mappings) size += 150 + mapping.path.size();

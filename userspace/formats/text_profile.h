@@ -31,7 +31,7 @@ struct Row {
 std::vector<Row> Rows(const profile::Profile& profile);
 
 // Appends " 0x... 0x..." for the frames of a context, or for an unknown path. Readers look up the first address as it
-// is, so it is written as one inside the call; of the others they subtract one.
+// is, so it is written as an address inside the call; from the others they subtract one.
 void AppendAddresses(const profile::Context& context, std::string& out);
 
 // Appends text that the process or its user chose, on one line: control characters become \ooo as in /proc/PID/maps.
@@ -44,8 +44,8 @@ uint64_t WrittenPeriod(const profile::Profile& profile, absl::Span<const Row> ro
 // Appends a "%warn <warning>" line for each warning. Readers expect these lines first.
 void AppendWarnings(const profile::Profile& profile, std::string& out);
 
-// Comments in the section MAPPED_LIBRARIES, which other readers pass over. No comment has a '=', which pprof takes for
-// an assignment.
+// Comments in the section MAPPED_LIBRARIES, which other readers skip. No comment has a '=', which pprof takes for an
+// assignment.
 //   # time <RFC 3339>                       when the profile was taken
 //   # period <bytes>                        of the profile, where the first line has another one
 //   # several periods                       some samples were taken at other intervals

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads what figures_json.h writes, and other JSON objects, and says what is wrong with them.
+// Reads what figures_json.h writes, and other JSON objects, and reports the errors in them.
 //
 // A reader is for one thread.
 #ifndef HEAPTAP_USERSPACE_JSON_FIGURES_READER_H_
@@ -24,7 +24,7 @@
 
 namespace heaptap::json {
 
-// A field that is not there. kKeepsItsValue: what was written by an older version lacks some.
+// How to treat a missing field. kKeepsItsValue: for documents of older versions, which lack some fields.
 enum class Missing { kIsAnError, kKeepsItsValue };
 
 // Reads fields of one object and remembers the first error.
@@ -117,7 +117,7 @@ class Fields {
   const Missing missing_;
 };
 
-// `where`, `error` and `missing`: as those of Fields.
+// `where`, `error` and `missing`: as for Fields.
 profile::ProcessSummary ReadSummary(const nlohmann::json& object, const std::string& where, std::string& error,
                                     Missing missing = Missing::kIsAnError);
 profile::EndedProcess ReadEnded(const nlohmann::json& object, const std::string& where, std::string& error,

@@ -13,7 +13,7 @@ namespace heaptap::profile {
 // Where the ranges begin, in seconds. The last one has no end.
 inline constexpr std::array<uint32_t, 9> kAges = {0, 1, 10, 60, 600, 3600, 21600, 86400, 604800};
 
-// The age of a block in a format that does not say it.
+// The age of a block in a format without ages.
 inline constexpr uint32_t kUnknownAge = UINT32_MAX;
 
 // The beginning of the range of this age.

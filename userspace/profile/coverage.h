@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the resident memory of a process divides: what a profile explains of it, and what the rest is.
+// Divides the resident memory of a process into parts: the part that a profile explains, and the parts of the rest.
 #ifndef HEAPTAP_USERSPACE_PROFILE_COVERAGE_H_
 #define HEAPTAP_USERSPACE_PROFILE_COVERAGE_H_
 
@@ -27,10 +27,11 @@ struct CoveragePart {
   const char* note = "";  // what it means, a sentence
 };
 
-// The parts, in the order in which people read them; their sum is the resident memory. `statistics`: of the allocator,
-// which may be hostile; null: unknown, and the parts that follow from them are left out. `live`: the estimate of the
-// profile. The allocator does not know which of its pages are resident, so a part gets no more than what is left: first
-// what it has certainly written (metadata, cached), then live memory, then fragmentation. Thread-safe.
+// The parts, in the order in which people read them; their sum is the resident memory. `statistics`: those of the
+// allocator, which may be hostile; null: unknown, and the parts that follow from them are left out. `live`: the
+// estimate of the profile. The allocator does not know which of its pages are resident, so a part gets no more than
+// what is left: first what it has certainly written (metadata, cached), then live memory, then fragmentation.
+// Thread-safe.
 std::vector<CoveragePart> Cover(const ResidentBytes& resident, const heaptap_statistics* statistics, double live);
 
 // The resident memory that the parts divide.

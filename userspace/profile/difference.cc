@@ -64,7 +64,7 @@ StackEnds EndsBetween(const StackEnds& after, const StackEnds& before) {
 std::vector<elf::Mapping> MappingsOfBoth(const Profile& after, const Profile& before) {
   elf::Mappings both;
   for (const elf::Mapping& mapping : before.mappings) both.Add(mapping);
-  // Added last, because of two that overlap the later one stays.
+  // Added last, because the later one of two overlapping mappings stays.
   for (const elf::Mapping& mapping : after.mappings) both.Add(mapping);
   return std::vector<elf::Mapping>(both.begin(), both.end());
 }
@@ -101,7 +101,7 @@ Profile Difference(const Profile& after, const Profile& before, Unchanged unchan
       earlier.erase(match);
     }
   }
-  // In the order of `before`, not in that of the map.
+  // In the order of `before`, not in the order of the map.
   for (const Context& context : before.contexts) {
     if (earlier.contains(context.frames)) add(context, context.truncated, SharesBetween({}, context.threads));
   }

@@ -15,9 +15,9 @@ namespace heaptap::profile {
 // the bytes and objects allocated in between, never negative, because readers take them for counters. Where `after` has
 // fewer samples than `before`, its books were begun anew, and it counts in full.
 //
-// Unchanged shares are left out, and unchanged contexts unless they are wanted: then without shares. Threads and
-// mappings of both profiles are kept; everything else is that of `after`. Formats without signs show only growth. Takes
-// linear time. Thread-safe.
+// Unchanged shares are left out. Unchanged contexts are left out too, or kept without shares if they are wanted.
+// Threads and mappings of both profiles are kept; everything else comes from `after`. Formats without signs show only
+// growth. Takes linear time. Thread-safe.
 enum class Unchanged { kLeaveOut, kKeep };
 Profile Difference(const Profile& after, const Profile& before, Unchanged unchanged = Unchanged::kLeaveOut);
 

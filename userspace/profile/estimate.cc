@@ -7,10 +7,10 @@
 namespace heaptap::profile {
 namespace {
 
-// For the rounding of weights in the kernel.
+// Leaves room for the rounding of weights in the kernel.
 constexpr double kEnough = 0.99;
 
-// A counter may be read in the middle of a sample: its numbers may be those of one sample more or less.
+// A counter may be read in the middle of a sample: its numbers may include one sample too many or too few.
 constexpr uint64_t kMoment = 1;
 
 uint64_t Difference(uint64_t more, uint64_t less) { return more > less ? more - less : 0; }
@@ -75,7 +75,7 @@ Estimate LiveEstimate(const heaptap_tally& tally) {
                         .weight = Difference(in.weight, out.weight),
                         .weighted_objects = Difference(in.weighted_objects, out.weighted_objects),
                         .variance = Difference(in.variance, out.variance)};
-  // Without live samples the estimates are 0, also if the other differences are not.
+  // Without live samples the estimates are 0, even if the other differences are not.
   if (live.objects == 0) return {};
   return ToEstimate(live);
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From counters of samples to estimates of what the program allocated.
+// Turns counters of samples into estimates of the program's allocations.
 //
 // An object of z bytes is sampled with probability p = 1 - exp(-z/R), so a sample stands for 1/p objects and z/p bytes.
 // heaptap_count.weighted_objects and .weight are the sums of these terms, which makes them unbiased estimates for any
-// mix of sizes and of R. .variance is that of .weight (bpf/books.h), unbiased too.
+// mix of sizes and of R. .variance estimates the variance of .weight (bpf/books.h), unbiased too.
 #ifndef HEAPTAP_USERSPACE_PROFILE_ESTIMATE_H_
 #define HEAPTAP_USERSPACE_PROFILE_ESTIMATE_H_
 
@@ -31,23 +31,24 @@ struct Estimate {
 // The nearest whole number. 0 for a negative value or NaN; at most 2^63 - 1024, because readers parse 64 signed bits.
 uint64_t ToWhole(double estimate);
 
-// The variance of estimates of which only the sums are known: as if all samples had their mean size and weight. For one
-// size and one R that is exact; for mixed ones it is too small by the variance of the weights.
+// The variance of estimates if only their sums are known: as if all samples had their mean size and weight. The result
+// is exact for one size and one R; for mixed ones it is too small by the variance of the weights.
 double VarianceOfEqualSamples(const Estimate& estimate);
 
 // Whether the standard error of equal samples is so near to the true one, `deviation`, that it may stand for it.
 bool MayStandFor(double equal_deviation, double deviation);
 
 // Whether samples were taken at shorter intervals than `period`, at longer ones. A sample stands for at least the bytes
-// of its interval, and for at most these and its size. Few samples at another interval among many do not tell.
+// of its interval, and for at most these bytes plus its size. A few samples at another interval among many go
+// unnoticed.
 bool HasFinerSamples(const Estimate& estimate, uint64_t period);
 bool HasCoarserSamples(const Estimate& estimate, uint64_t period);
 
 // The estimates of a counter.
 Estimate ToEstimate(const heaptap_count& count);
 
-// The estimates of what a tally has allocated and not freed. The two halves may be read at different moments; if the
-// freed half is ahead, the difference is 0.
+// The estimates of the memory that a tally has allocated and not freed. The two halves may be read at different
+// moments; if the freed half is ahead, the difference is 0.
 Estimate LiveEstimate(const heaptap_tally& tally);
 
 }  // namespace heaptap::profile

@@ -89,7 +89,7 @@ inline constexpr std::tuple kProcessFigures = {
     Figure("growth_seconds", &ProcessSummary::growth_seconds),
 };
 
-// Those of an ended process besides its summary's.
+// The figures of an ended process besides those of its summary.
 inline constexpr std::tuple kEndedFigures = {
     Figure("ended", &EndedProcess::ended),
     Figure("status", &EndedProcess::status),
@@ -97,7 +97,7 @@ inline constexpr std::tuple kEndedFigures = {
     Figure("dump", &EndedProcess::dump),
 };
 
-// Those of an allocator besides its statistics.
+// The figures of an allocator besides its statistics.
 inline constexpr std::tuple kAllocatorFigures = {
     Figure("name", &AllocatorFigures::name),
     Figure("options", &AllocatorFigures::options),

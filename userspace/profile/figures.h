@@ -29,7 +29,7 @@ struct ProcessRef {
   friend bool operator==(const ProcessRef&, const ProcessRef&) = default;
 };
 
-// A recorded process, as far as clients may be told without a reading of its figures.
+// A recorded process, with what clients may be told before its figures are read.
 struct NamedProcess {
   pid_t pid = 0;
   uint64_t process_id = 0;
@@ -47,7 +47,8 @@ struct ProcessSummary {
   std::optional<uid_t> owner = {};
   std::string command = {};     // chosen by the process; may hold any byte
   std::string executable = {};  // path in the process's own mount namespace; "": unknown
-  // An ended process has those that it had; they may hold any byte (process/service_name.h).
+  // An ended process keeps the service and the control group that it had. Both may hold any byte
+  // (process/service_name.h).
   std::optional<std::string> service = {};        // the name of its systemd unit; none: it has none, or it is unknown
   std::optional<std::string> control_group = {};  // the longest of its paths; none: unknown
   absl::Time recorded_since = {};
@@ -65,7 +66,7 @@ struct ProcessSummary {
   CountsByName losses = {};  // events, by reason (bpf::LossName)
   // What its allocator is: "heaptap", "guest over jemalloc 5.3.0"; none: the process has no control block.
   std::optional<std::string> allocator = {};
-  std::optional<int64_t> resident_bytes = {};  // none: unknown, as that of a process that has ended
+  std::optional<int64_t> resident_bytes = {};  // none: unknown, as for a process that has ended
   // How live_bytes grew lately, from the history (api/growth_rates.h): bytes per minute, their standard error, and over
   // how many seconds. None: the daemon keeps no history, or has too little of the process.
   std::optional<double> growth_per_minute = {};
@@ -79,7 +80,7 @@ struct ProcessSummary {
 struct EndedProcess {
   ProcessSummary summary;
   absl::Time ended = {};
-  int status = 0;  // as wait(2) has it
+  int status = 0;  // as in wait(2)
   bool by_oom_kill = false;
   std::string dump = {};  // path of its last dump; "": none
 };
@@ -90,7 +91,7 @@ struct AllocatorFigures {
   uint32_t options = 0;                  // HEAPTAP_OPTION_*
   bool active = false;
   uint32_t lg_sample = 0;  // in effect
-  // None: the process's memory is that of another allocator, whose guest the library is.
+  // None: the process's memory belongs to another allocator, and the library is a guest of that allocator.
   std::optional<heaptap_statistics> statistics = heaptap_statistics{};
 };
 
@@ -105,11 +106,12 @@ struct CollectorFigures {
   uint64_t dump_errors = 0;  // dumps that could not be written
   absl::Duration dump_time = {};
   std::optional<absl::Time> last_dump = {};
-  std::optional<uint64_t> kernel_memory_bytes = {};  // that maps hold; nothing: the kernel does not tell
+  std::optional<uint64_t> kernel_memory_bytes = {};  // that maps hold; none: the kernel does not report it
   uint64_t kernel_memory_most_bytes = 0;             // that they may hold
   double ring_fill_ratio = 0;                        // 0 to 1
   absl::Duration longest_pause = {};                 // of the recording's thread in the last seconds
-  // What the collector tries again and again without success, such as the writing of the history, and since when.
+  // Tasks that the collector tries again and again without success, such as the writing of the history, and since when
+  // they fail.
   std::map<std::string, absl::Time> failing = {};
   CountsByName beyond_bounds = {};  // what was left undone, by bound (base/bounds.h)
 };

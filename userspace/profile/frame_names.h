@@ -27,7 +27,8 @@ absl::string_view FileName(absl::string_view path);
 std::string PlaceText(absl::string_view library, uint64_t offset);
 
 // The name of an address without a symbol: "<name of the file>+0x<offset in the file>", which is the same in every run
-// of the program and printable, or "0x<address>" outside a file. `mapping`: that of the address, or null. Thread-safe.
+// of the program and printable, or "0x<address>" outside a file. `mapping`: the mapping of the address, or null.
+// Thread-safe.
 std::string NameWithoutSymbol(const elf::Mapping* mapping, uint64_t address);
 
 // The names of the frames of one profile. Keeps references to its arguments. Thread-compatible.

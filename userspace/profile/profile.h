@@ -21,8 +21,7 @@
 
 namespace heaptap::profile {
 
-// Whether the id is not that of a thread: the samples are those of a heap of the program, which has a name
-// (heaptap:heap_alloc in contract.h).
+// Whether the id stands for a named heap of the program, not for a thread (heaptap:heap_alloc in contract.h).
 inline bool IsHeap(uint32_t tid) { return (tid & HEAPTAP_HEAP_TID) != 0; }
 
 // The share of one thread in a context. A block counts for the thread that allocated it, whichever thread frees it.
@@ -51,10 +50,11 @@ struct Context {
   std::vector<uint64_t> frames = {};
   bool truncated = false;                 // outer frames are missing
   std::vector<ThreadShare> threads = {};  // by tid, each once
-  // What is live, in more detail; by tid, size and age, each once. Empty in most profiles (HasBlocks). Read a moment
+  // The live blocks in more detail, by tid, size and age, each once. Empty in most profiles (HasBlocks). Read a moment
   // before `threads`, so that the sums may differ.
   std::vector<BlockShare> blocks = {};
-  // In a profile without what was allocated (Profile::has_allocated), the samples that were, live or freed; 0: unknown.
+  // In a profile without allocated estimates (Profile::has_allocated): the number of samples, live or freed; 0:
+  // unknown.
   uint64_t allocated_samples = 0;
 
   // The sums over `threads`.
@@ -79,7 +79,7 @@ struct Profile {
   pid_t pid = 0;
   uint64_t period = 1;                      // mean bytes between samples: 1 << lg_sample
   bool several_periods = false;             // some samples were taken at other intervals, as far as that is known
-  bool has_allocated = true;                // false: only what is live is known, as of a moment of the history
+  bool has_allocated = true;                // false: only live memory is known, as for a moment of the history
   bool raw = false;                         // in formats whose readers correct for sampling, write uncorrected numbers
   std::vector<Context> contexts = {};       // no two with the same frames
   std::vector<elf::Mapping> mappings = {};  // executable ones, by address

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What all processes hold at one moment, by call path: for the history. Bytes and objects are estimates.
+// The memory that all processes hold at one moment, by call path, for the history. Bytes and objects are estimates.
 #ifndef HEAPTAP_USERSPACE_PROFILE_SURVEY_H_
 #define HEAPTAP_USERSPACE_PROFILE_SURVEY_H_
 
@@ -46,7 +46,7 @@ struct SurveyedProcess {
   // not known.
   std::string script = {};
 
-  // For processes whose activity is not the one that the asker knows, if paths are asked for.
+  // For processes whose activity differs from the one that the asker knows, if paths are asked for.
   bool is_changed = false;
   double allocated_bytes = 0;  // since `since`
   std::vector<StackShare> stacks = {};
@@ -77,7 +77,7 @@ struct SurveyedStacks {
   static constexpr size_t kNoFile = static_cast<size_t>(-1);
   struct Frame {
     size_t file = kNoFile;
-    uint64_t offset = 0;  // in the file, inside the call; an address without a file
+    uint64_t offset = 0;  // in the file, inside the call; without a file: an address
   };
   struct Stack {
     std::vector<Frame> frames = {};  // innermost first, without those of the allocator

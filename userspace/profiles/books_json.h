@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The totals of one process's books, as the line of JSON that --books prints. Functions here are thread safe.
+// The totals of one process's books, as the line of JSON that --books prints. Functions here are thread-safe.
 #ifndef HEAPTAP_USERSPACE_PROFILES_BOOKS_JSON_H_
 #define HEAPTAP_USERSPACE_PROFILES_BOOKS_JSON_H_
 

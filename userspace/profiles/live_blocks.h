@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is live, by size and age: from the kernel's map of live objects, with sums of those that are alike.
+// The live blocks of a process by size and age, from the kernel's map of live objects. Blocks that are alike are added
+// up.
 #ifndef HEAPTAP_USERSPACE_PROFILES_LIVE_BLOCKS_H_
 #define HEAPTAP_USERSPACE_PROFILES_LIVE_BLOCKS_H_
 
@@ -20,7 +21,7 @@ struct LiveBlocks {
     profile::BlockShare share = {};
   };
   std::vector<Group> groups = {};
-  absl::Duration cost = {};  // what the reading took
+  absl::Duration cost = {};  // the time that the reading took
 };
 
 // The live blocks of one process. Reads the live objects of all processes, which takes 0.13 s for 400,000 of them.

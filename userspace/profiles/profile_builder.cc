@@ -13,7 +13,7 @@
 namespace heaptap::recording {
 namespace {
 
-// To read a tally.
+// The time to read a tally.
 constexpr absl::Duration kTallyTime = absl::Microseconds(1);
 
 // Where every allocation is a sample, its weight is its size.
@@ -57,8 +57,8 @@ std::vector<profile::AddressRange> AllocatorRanges(const ProfileSubject& subject
   return {{mapping->start, mapping->end}};
 }
 
-// Moves frames of code that is no longer mapped there to the addresses of the former mapping. Of a deep stack, equal
-// ones of different files may have the same id.
+// Moves frames in code that is no longer mapped there to the addresses of the former mapping. Deep stacks with equal
+// addresses in different files may have the same id, so the time of a deep stack is not certain.
 void PlaceFrames(const heaptap_stack& stack, const elf::Mappings& mappings, std::vector<uint64_t>& frames) {
   const bool is_deep =
       stack.count == HEAPTAP_MAX_FRAMES && stack.frames[HEAPTAP_INNER_FRAMES] == HEAPTAP_FRAMES_LEFT_OUT;
@@ -143,7 +143,7 @@ profile::Profile BuildProfile(const bpf::Entries& entries, const ProfileSubject&
       stack = ProgramFrames(entries, subject, entry.stack_id);
     }
     uint64_t& samples = entry.stack_id == HEAPTAP_NO_STACK
-                            ? result.stack_ends.without_stack  // the losses have the reason
+                            ? result.stack_ends.without_stack  // the losses give the reason
                             : result.stack_ends.samples[stack.end];
     samples += entry.tally.allocated.objects;
     result.several_periods |= HasOtherPeriods(entry, result.period);
@@ -158,7 +158,7 @@ profile::Profile BuildProfile(const bpf::Entries& entries, const ProfileSubject&
   AddEstimateWarning(result.period, tallies, result.warnings);
   AddLossWarnings(entries.ReadLosses(subject.process_id), "", result.warnings);
   bpf::Losses unowned = entries.ReadLosses(0);
-  // Those are beginnings of other processes: this one is known.
+  // These losses are beginnings of other processes, because this one is known.
   unowned[HEAPTAP_LOSS_EVENTS_FULL] = {};
   AddLossWarnings(unowned, ", in this or another process", result.warnings);
   if (subject.user != 0) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From the kernel's books to a profile of one process. Thread-safe, also while another thread uses the books.
+// Builds a profile of one process from the kernel's books. Thread-safe, also while another thread uses the books.
 #ifndef HEAPTAP_USERSPACE_PROFILES_PROFILE_BUILDER_H_
 #define HEAPTAP_USERSPACE_PROFILES_PROFILE_BUILDER_H_
 
@@ -32,16 +32,17 @@ struct ProfileSubject {
   uint32_t lg_sample;
   profile::AddressRange allocator;   // the allocator's code according to its control block; empty without one
   const AddressSpace* space;         // may be null
-  uint32_t max_frames = UINT32_MAX;  // of the program, in a context
+  uint32_t max_frames = UINT32_MAX;  // most frames of the program in a context
   bool raw = false;                  // profile::Profile::raw
   uint32_t user = 0;                 // the slot of its user (bpf/users.bpf.h); 0: root, or unknown
 };
 
-// The system's names of those of the threads that live.
+// The system's names of the given threads that are alive.
 using NameLiving = std::function<std::map<uint32_t, std::string>(absl::Span<const uint32_t> tids)>;
 
-// The names of threads: the name that the program gave it, else the system's, now or at its end. "": unknown. A heap
-// has the name heap:"arena 1". May hold any byte. `name_living`: null if nobody knows which threads live.
+// The names of threads: the name that the program gave a thread, else the system's name, now or when the thread ended.
+// "": unknown. A heap has a name like heap:"arena 1". Names may hold any byte. `name_living`: null if nobody knows
+// which threads are alive.
 std::map<uint32_t, std::string> ThreadNames(const bpf::Entries& entries, uint64_t process_id,
                                             const std::set<uint32_t>& tids, const NameLiving& name_living);
 
@@ -61,13 +62,13 @@ struct StackFrames {
 StackFrames ProgramFrames(const bpf::Entries& entries, const ProfileSubject& subject, uint64_t stack_id);
 
 // Builds a profile from the tallies of a process, which may have ended. Its threads have the names that the kernel has
-// kept. Losses become warnings. `mappings_lost`: the
-// number of mapping events that the kernel dropped. `blocks`: read before the tallies; null: the profile has none.
+// kept. Losses become warnings. `mappings_lost`: the number of mapping events that the kernel dropped. `blocks`: read
+// before the tallies; null: the profile has none.
 profile::Profile BuildProfile(const bpf::Entries& entries, const ProfileSubject& subject,
                               std::vector<bpf::TallyEntry> tallies, uint64_t mappings_lost,
                               const LiveBlocks* blocks = nullptr);
 
-// The same from the books of another build of heaptap.
+// Builds a profile from the books of another build of heaptap.
 profile::Profile BuildOtherProfile(const bpf::OtherBooks& books, const ProfileSubject& subject);
 
 }  // namespace heaptap::recording

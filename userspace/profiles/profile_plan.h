@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a thread of its own needs to build the profile of a process while the recording's thread goes on.
+// What a separate thread needs to build the profile of a process while the recording's thread goes on.
 #ifndef HEAPTAP_USERSPACE_PROFILES_PROFILE_PLAN_H_
 #define HEAPTAP_USERSPACE_PROFILES_PROFILE_PLAN_H_
 
@@ -27,7 +27,8 @@ struct ProfilePlan {
 
 struct BuiltProfile {
   profile::Profile profile;
-  // What it took, without the time for tallies of other processes, for which the user of this one is not to blame.
+  // The time that it took, without the time for tallies of other processes, for which the user of this one is not to
+  // blame.
   absl::Duration cost = {};
 };
 

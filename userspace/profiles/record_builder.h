@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From the kernel's record of the latest samples to the samples of one process.
+// Builds the samples of one process from the kernel's record of the latest samples.
 #ifndef HEAPTAP_USERSPACE_PROFILES_RECORD_BUILDER_H_
 #define HEAPTAP_USERSPACE_PROFILES_RECORD_BUILDER_H_
 

@@ -11,7 +11,7 @@
 namespace heaptap::recording {
 namespace {
 
-// Adds up what threads have of the same stack.
+// Adds up the shares of threads in the same stack.
 void MergeThreads(std::vector<profile::StackShare>& shares) {
   std::sort(shares.begin(), shares.end(),
             [](const profile::StackShare& a, const profile::StackShare& b) { return a.stack_id < b.stack_id; });
@@ -45,7 +45,7 @@ absl::Status ReadPaths(const bpf::Entries& entries, profile::Survey& survey) {
     profile::SurveyedProcess& process = *found->second;
     process.allocated_bytes += profile::ToEstimate(entry.tally.allocated).bytes;
     const profile::Estimate live = profile::LiveEstimate(entry.tally);
-    // A thread that has freed all of a stack has still allocated some of it.
+    // A thread that has freed all its samples of a stack still counts in the allocated samples.
     process.stacks.push_back(
         {entry.stack_id, live.bytes, live.objects, live.samples, entry.tally.allocated.objects, live.variance});
   });

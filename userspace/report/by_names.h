@@ -2,10 +2,10 @@
 //
 // Profiles of several processes, runs or builds in one made-up address space, so that they can be compared.
 //
-// In it, functions of the same name have the same address, whatever file and line they are in. A name is what reports
-// show: without parameters, template arguments and the hashes of Rust, which differ between builds. Call paths have no
-// frames that only pass an allocation on or start a thread: whether these are inlined differs between builds, too. Call
-// paths with the same names are one. Not thread-safe.
+// In it, functions of the same name have the same address, whatever file and line they are in. Names are as in reports:
+// without parameters, template arguments and the hashes of Rust, which differ between builds. Call paths have no frames
+// that only pass an allocation on or start a thread: whether these are inlined differs between builds, too. Call paths
+// with the same names are one. Not thread-safe.
 #ifndef HEAPTAP_USERSPACE_REPORT_BY_NAMES_H_
 #define HEAPTAP_USERSPACE_REPORT_BY_NAMES_H_
 
@@ -21,7 +21,8 @@ namespace heaptap::report {
 
 class ByNames {
  public:
-  // Profiles of live memory only: what one process has allocated is no earlier state of another one.
+  // Profiles of live memory only, because the allocated memory of one process is not an earlier state of another
+  // process.
   struct Made {
     profile::Profile profile = {};
     formats::Symbols symbols = {};  // of all its addresses

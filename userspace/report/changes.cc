@@ -22,7 +22,7 @@ absl::flat_hash_map<absl::Span<const uint64_t>, const Context*> ByFrames(const P
   return contexts;
 }
 
-// Samples stay when the interval of a process changes; but without a PID, another period tells of another run.
+// Samples stay when the interval of a process changes; but without a PID, different periods mean different runs.
 bool HaveCommonSamples(const Profile& a, const Profile& b) {
   return a.pid == 0 || b.pid == 0 ? a.period == b.period : a.pid == b.pid;
 }
@@ -44,7 +44,7 @@ Measure LiveChange(const Measure& after, const Measure& before, const Allocated&
   const uint64_t allocated = allocated_after.samples - allocated_before.samples;
   if (!have_common || allocated_after.samples == 0 || allocated_after.samples < allocated_before.samples) return change;
   const uint64_t appeared = std::min(after.samples, allocated);
-  // What was there or was allocated, and is no longer there.
+  // The samples that were live before or were allocated since. Those that are no longer live have disappeared.
   const uint64_t seen = before.samples + allocated;
   const uint64_t disappeared = std::min(before.samples, seen > after.samples ? seen - after.samples : 0);
   change.samples = appeared + disappeared;
@@ -57,7 +57,8 @@ Measure LiveChange(const Measure& after, const Measure& before, const Allocated&
   } else if (before.samples == 0) {
     appeared_variance = after.variance;
   } else {
-    // Those that disappeared count like all of the earlier ones, and what those that stay do not explain is new.
+    // The samples that disappeared count like the average of the earlier ones. The variance that the remaining samples
+    // do not explain is new.
     disappeared_variance = before.variance * static_cast<double>(disappeared) / static_cast<double>(before.samples);
     appeared_variance = std::max(after.variance - (before.variance - disappeared_variance), 0.0);
   }

@@ -7,8 +7,8 @@
 // most as many of the later live samples are new as samples were allocated in between, and at most as many of the
 // earlier ones are gone as samples were freed; and likewise for their variances, which are summed. So the error is
 // never too small for that reason. Moments of the history tell only the number of samples that were allocated; there,
-// samples that disappeared count like all that were live before. Where a path has no count of allocations (jemalloc
-// without prof_accum), all its samples may have changed.
+// samples that disappeared count like the average of those that were live before. Where a path has no count of
+// allocations (jemalloc without prof_accum), all its samples may have changed.
 //
 // Profiles of different processes have no sample in common: each sample adds to the error. A profile that does not say
 // its process (`pid` 0) is taken for one of the same process if it has the same period.
@@ -24,8 +24,8 @@
 
 namespace heaptap::report {
 
-// The measures of each context of Difference(after, before), in its order. `samples` of live: those that appeared or
-// disappeared, at most; of an unchanged context: none. Thread-safe; takes linear time.
+// The measures of each context of Difference(after, before), in its order. The live `samples` are an upper bound of
+// those that appeared or disappeared; an unchanged context has none. Thread-safe; takes linear time.
 std::vector<Measures> ChangesOf(const profile::Profile& difference, const profile::Profile& after,
                                 const profile::Profile& before);
 
@@ -35,7 +35,7 @@ struct Allocated {
   std::optional<double> variance = {};  // none: only their number is known
 };
 
-// The change of what one path holds. `have_common`: both can have samples in common. Thread-safe.
+// The change of the live memory of one path. `have_common`: both can have samples in common. Thread-safe.
 Measure LiveChange(const Measure& after, const Measure& before, const Allocated& allocated_after,
                    const Allocated& allocated_before, bool have_common);
 

@@ -17,7 +17,7 @@
 namespace heaptap::report {
 namespace {
 
-// The kernel keeps 15 bytes of a command's name.
+// More than the 15 bytes that the kernel keeps of a command's name.
 constexpr size_t kMaxCommand = 24;
 
 constexpr size_t kBetweenColumns = 2;

@@ -36,7 +36,7 @@ class Table {
   struct Column {
     std::string title;
     bool is_number = false;  // aligned to the right
-    int spare = 0;           // above 0: left out where there is no room, the one with the highest number first
+    int spare = 0;           // above 0: left out if there is no room, the one with the highest number first
   };
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
   // One text for each column, printable.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Numbers in a list of JSON. A Json value for each of a million numbers would take a hundred MiB. Not thread-safe.
+// A JSON list of numbers. A Json value for each of a million numbers would take a hundred MiB. Not thread-safe.
 #ifndef HEAPTAP_USERSPACE_REPORT_JSON_COLUMN_H_
 #define HEAPTAP_USERSPACE_REPORT_JSON_COLUMN_H_
 
@@ -20,7 +20,7 @@ class JsonColumn {
   explicit JsonColumn(absl::string_view name) : text_(absl::StrCat("\"", name, "\":[")) {}
   void Add(int64_t number) { absl::StrAppend(&text_, std::exchange(separator_, ","), number); }
   void AddNull() { absl::StrAppend(&text_, std::exchange(separator_, ","), "null"); }
-  // Bytes, objects and variances, with so many digits that a quotient of two of them has those that people see.
+  // Bytes, objects and variances, with enough digits that a quotient of two of them has all digits that people see.
   void AddEstimate(double value) {
     const double whole = std::round(value);
     if (value == whole || std::fabs(whole) > kMaxWithFraction) {
@@ -29,7 +29,7 @@ class JsonColumn {
       absl::StrAppendFormat(&text_, "%s%.*g", std::exchange(separator_, ","), kDigits, value);
     }
   }
-  // The member of an object.
+  // The list as a member of an object.
   std::string Text() const { return text_ + "]"; }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a view sums: bytes and objects, with the error that sampling causes.
+// The quantities that a view sums: bytes and objects, with the error that sampling causes.
 //
 // Functions here are thread-safe.
 #ifndef HEAPTAP_USERSPACE_REPORT_MEASURE_H_
@@ -28,8 +28,8 @@ struct Measure {
 
 Measure ToMeasure(const profile::Estimate& estimate);
 
-// What was allocated and is no longer live. Its samples are other ones than those of what is live, so that variances
-// subtract. Rounded numbers never make it negative. `before`: live in the earlier profile of a difference, else
+// The memory that was allocated and is no longer live. Its samples are not among the live ones, so the variances
+// subtract. Rounded numbers never make the result negative. `before`: live in the earlier profile of a difference, else
 // nothing.
 Measure FreedOf(const Measure& allocated, const Measure& live, const Measure& before = {});
 

@@ -26,7 +26,7 @@ class MeasureColumns {
     samples_.Add(static_cast<int64_t>(measure.samples));
     variance_.AddEstimate(measure.variance);
   }
-  // The members of an object.
+  // The columns as members of an object.
   std::string Text() const {
     return absl::StrCat(bytes_.Text(), ",", objects_.Text(), ",", samples_.Text(), ",", variance_.Text());
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A profile with names: what the views of `heaptap report` sum and show.
+// A profile with names, which the views of `heaptap report` sum and show.
 //
 // Texts and frames are stored once and have numbers, because a hundred thousand call paths repeat a few thousand of
 // them. Immutable after construction, so thread-compatible.
@@ -49,15 +49,15 @@ struct Path {
   Measures measures = {};
 };
 
-// What stands at the outer end of paths, as a frame of its own.
+// The kind of frame that is added at the outer end of paths.
 enum class Roots {
   kNone,
   kThreads,  // the thread that allocated: a path for each thread of a context
-  kSizes,    // of its blocks, of profiles with blocks: live memory only
-  kAges,     // the same
+  kSizes,    // the size of the blocks, in profiles with blocks: live memory only
+  kAges,     // the age of the blocks, like kSizes
 };
 
-// What stands at the end of a path whose outer frames are missing.
+// The outer end of a path whose outer frames are missing.
 enum class CutPaths {
   kBare,    // the last frame that is known
   kMarked,  // profile::kOuterFramesMissing, for views that show the outermost frame as a root
@@ -65,8 +65,8 @@ enum class CutPaths {
 
 class NamedProfile {
  public:
-  // The names of all frames of the profile. `find` is asked once for each address. `measures`: of each context, for a
-  // difference (changes.h); empty: the profile's own. `roots` stand outside of the mark of a cut path. REQUIRES:
+  // The names of all frames of the profile. `find` is asked once for each address. `measures`: those of each context,
+  // for a difference (changes.h); empty: the profile's own. `roots` stand outside of the mark of a cut path. REQUIRES:
   // `measures` is empty, or `roots` is kNone.
   NamedProfile(const profile::Profile& profile, const profile::FindSourceFrames& find,
                absl::Span<const Measures> measures = {}, Roots roots = Roots::kNone,

@@ -69,7 +69,7 @@ constexpr absl::string_view kStarts[] = {"_start",
 
 bool IsWordLetter(char c) { return absl::ascii_isalnum(c) || c == '_' || c == '$'; }
 
-// The length of the bracketed text at the begin of `text`; all of it if the bracket is not closed. An arrow or a
+// The length of the bracketed text at the beginning of `text`; all of it if the bracket is not closed. An arrow or a
 // comparison inside is part of an expression and closes nothing.
 size_t BracketedBytes(absl::string_view text) {
   int depth = 0;
@@ -90,7 +90,7 @@ absl::string_view WithoutHash(absl::string_view name) {
   return is_hash ? name.substr(0, name.size() - kHashBytes) : name;
 }
 
-// Takes a name apart from its begin, and puts together what shall stay.
+// Takes a name apart from its beginning, and puts the parts that are kept together.
 class Shortener {
  public:
   explicit Shortener(absl::string_view name) : rest_(name) {}
@@ -129,7 +129,7 @@ class Shortener {
     return absl::StartsWith(rest_, kOperator) && (out_.empty() || !IsWordLetter(out_.back())) &&
            (rest_.size() == kOperator.size() || !IsWordLetter(rest_[kOperator.size()]));
   }
-  // "operator<<", and of "operator new[]" and "operator int" the words too.
+  // Takes "operator<<", and with "operator new[]" and "operator int" the words too.
   void TakeOperator() {
     Keep(Take(kOperator.size()));
     size_t symbol = rest_.find_first_not_of("<>=-+*/%^&|~!,");
@@ -178,7 +178,7 @@ class Shortener {
       is_over_ = true;
     }
   }
-  // What stands before a blank is a return type if a function with parameters follows.
+  // The text before a blank is a return type if a function with parameters follows.
   void TakeBlank() {
     Take(1);
     if (is_operator_ && absl::StartsWith(rest_, "<")) return;  // "operator<< <char>"
@@ -192,7 +192,7 @@ class Shortener {
   absl::string_view rest_;
   std::string out_;
   bool is_over_ = false;
-  bool is_operator_ = false;  // the name is that of an operator
+  bool is_operator_ = false;  // the name belongs to an operator
 };
 
 // Whether the name is a place in one of these libraries: "libx.so.1+0x2".
@@ -204,7 +204,7 @@ bool IsUnnamedIn(absl::string_view name, absl::Span<const absl::string_view> fil
 }  // namespace
 
 std::string ReadableName(absl::string_view name) {
-  // Names of files with offsets, and of C functions.
+  // Names of C functions, and files with offsets.
   if (name.find_first_of("<(:{ ") == absl::string_view::npos) return std::string(name);
   std::string shortened = Shortener(WithoutHash(name)).Shorten();
   return shortened.empty() ? std::string(name) : shortened;

@@ -11,8 +11,8 @@
 namespace heaptap::report {
 
 // The name without parameters, return type and Rust's hash, and with its template arguments cut to "<...>":
-// "std::vector<int, std::allocator<int> >::push_back(int&&)" becomes "std::vector<...>::push_back". Names that are not
-// those of C++ or Rust stay as they are.
+// "std::vector<int, std::allocator<int> >::push_back(int&&)" becomes "std::vector<...>::push_back". Names of other
+// languages stay as they are.
 std::string ReadableName(absl::string_view name);
 
 // Whether this is the place of code without a name in the library of an allocator: "libjemalloc.so.2+0xa2630". Debian's
@@ -23,8 +23,9 @@ bool IsInAllocator(absl::string_view name);
 // operator new, the standard library of C++ or Rust. Also a place without a name in the libraries of allocators and of
 // C++: "libstdc++.so.6+0xd44a2".
 bool IsPlumbing(absl::string_view name);
-// The same for a frame of which the file is known, "" if not: code of the standard library's headers that is inlined,
-// and code of Rust's library, whatever it is called. `is_inline`: file and name are both from debug information.
+// Like the function above, for a frame with its source file ("": unknown). True also for inlined code of the standard
+// library's headers, and for code of Rust's library, whatever its name is. `is_inline`: file and name are both from
+// debug information.
 bool IsPlumbing(absl::string_view name, absl::string_view file, bool is_inline);
 
 // Whether the function only starts a program or a thread.

@@ -11,7 +11,7 @@
 namespace heaptap::report {
 namespace {
 
-// "10 min"; of kAges, each of which is a whole number of one unit.
+// "10 min". `seconds`: one of kAges, which are all whole numbers of a unit.
 std::string AgeText(uint32_t seconds) {
   constexpr std::pair<uint32_t, const char*> kUnits[] = {{86400, "d"}, {3600, "h"}, {60, "min"}, {1, "s"}};
   for (const auto& [length, unit] : kUnits) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The names of threads, sizes and ages, the same in every view. userspace/web/classes.ts has those of sizes and ages
-// too. Functions here are thread-safe.
+// The names of threads, sizes and ages, the same in every view. userspace/web/classes.ts has the names of sizes and
+// ages too. Functions here are thread-safe.
 #ifndef HEAPTAP_USERSPACE_REPORT_ROOT_NAMES_H_
 #define HEAPTAP_USERSPACE_REPORT_ROOT_NAMES_H_
 

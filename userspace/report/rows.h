@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sums of call paths by function, line or library: what a path allocates itself, and what it has allocated below it.
-// Functions here are thread-safe and take linear time, but for sorting.
+// Sums of call paths by function, line or library: the memory that a row allocates itself, and the memory that it
+// allocates with its callees. Functions here are thread-safe and take linear time, except for sorting.
 #ifndef HEAPTAP_USERSPACE_REPORT_ROWS_H_
 #define HEAPTAP_USERSPACE_REPORT_ROWS_H_
 
@@ -21,7 +21,7 @@ inline bool IsOfRoots(By by) { return by == By::kThread || by == By::kSize || by
 enum class Value { kLive, kAllocated, kFreed };
 enum class Unit { kBytes, kObjects };
 
-// What a view shows.
+// The choices of a view.
 struct Show {
   By by = By::kFunction;
   Value value = Value::kLive;
@@ -83,7 +83,7 @@ std::vector<Path> RootsOf(absl::Span<const Path> paths);
 // One row for each name, the largest `self` first; with `by_total`, the largest `total`.
 std::vector<Row> Rows(const NamedProfile& profile, absl::Span<const Path> paths, const Show& show, bool by_total);
 
-// Paths with the same names, as one; the largest first.
+// The paths, with those that have the same names merged into one; the largest first.
 std::vector<Path> MergePaths(const NamedProfile& profile, std::vector<Path> paths, const Show& show);
 
 }  // namespace heaptap::report

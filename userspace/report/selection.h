@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which call paths a view sums, and which of their frames it sees. Functions here are thread-safe.
+// Selects the call paths that a view sums, and the frames of these paths that it shows. Functions here are thread-safe.
 #ifndef HEAPTAP_USERSPACE_REPORT_SELECTION_H_
 #define HEAPTAP_USERSPACE_REPORT_SELECTION_H_
 
@@ -18,8 +18,8 @@ struct Filters {
   std::string ignore = {};  // leave out paths with a frame that matches
   std::string hide = {};    // leave frames that match out of their paths
   std::string show = {};    // keep only frames that match
-  // Leave out frames that only pass an allocation on (IsPlumbing) or start a thread (IsStart). A path of nothing else
-  // keeps them.
+  // Leave out frames that only pass an allocation on (IsPlumbing) or start a thread (IsStart). A path without other
+  // frames keeps them.
   bool fold = false;
 };
 

@@ -17,16 +17,17 @@ namespace {
 constexpr size_t kInnermost = 6;
 constexpr size_t kOutermost = 2;
 constexpr size_t kIndentation = 8;
-// Paths that grew most, besides those that hold most.
+// How many of the paths that grew most are shown, besides those that hold most.
 constexpr size_t kGrown = 3;
-// A difference that rests on so few samples may be chance.
+// A difference that rests on this few samples may be chance.
 constexpr uint64_t kFewSamples = 2;
 
-// Shares of the resident memory: below the first, the rest is worth a word; parts of the rest above the second are too.
+// Shares of the resident memory. If live memory is below the first, the parts of the rest that are above the second are
+// shown.
 constexpr double kSmallShare = 0.5;
 constexpr double kLargePart = 0.1;
 
-// For a profile that begins late: readers take for a leak what only replaces older blocks.
+// For a profile that begins late: readers would take blocks that only replace older ones for a leak.
 constexpr char kNotGrowth[] =
     "\nThis is not growth: blocks that replace older ones are counted, but the frees of the older ones are not known.\n"
     "To see growth, compare two dumps of one recording (SIGUSR1 to heaptap attach writes one) with heaptap diff, or\n"
@@ -50,7 +51,7 @@ std::string Counted(double count, absl::string_view noun) {
 
 std::string SignedObjects(double count) { return absl::StrCat(count > 0 ? "+" : "", Counted(count, "object")); }
 
-// What a difference rests on, if that is little.
+// Says how many samples a difference rests on, if they are few.
 std::string Caution(const Measure& measure) {
   if (measure.samples > kFewSamples || measure.variance == 0) return "";
   return measure.samples == 1 ? ": rests on one sample" : absl::StrCat(": rests on ", measure.samples, " samples");
@@ -123,7 +124,7 @@ class SummaryWriter {
     return "who holds most";
   }
 
-  // The growth comes first, then what shrank.
+  // Paths that grew come first, then paths that shrank.
   void Sort(std::vector<Path>& paths) const {
     if (!subject_.is_difference) return;
     std::stable_partition(paths.begin(), paths.end(), [this](const Path& path) { return ValueOf(path) > 0; });
@@ -145,7 +146,7 @@ class SummaryWriter {
     absl::StrAppend(&text_, line, fits ? " " : "\n             ", words, "\n");
   }
 
-  // Where live memory is the smaller part of the resident one, what the larger part is.
+  // If live memory is the smaller part of the resident memory, says what the larger part is.
   void WriteOtherMemory(double live) {
     if (subject_.begins_late || live >= kSmallShare * *subject_.resident_bytes) return;
     for (const profile::CoveragePart& part : subject_.coverage) {
@@ -170,7 +171,7 @@ class SummaryWriter {
     }
     if (subject_.resident_bytes.has_value()) {
       absl::StrAppend(&text_, "  resident   ", HumanBytes(*subject_.resident_bytes));
-      // An unknown part of the resident memory is older.
+      // If the profile begins late, an unknown part of the resident memory is older.
       if (!subject_.begins_late) {
         absl::StrAppend(&text_, "; live is ", Percent(total.live.bytes, *subject_.resident_bytes), " of that");
       }

@@ -25,9 +25,9 @@ struct Subject {
   bool is_difference = false;                        // of two profiles
   bool has_allocated = true;                         // profile::Profile::has_allocated
   profile::Estimate before = {};                     // a difference: live in the earlier profile
-  profile::Estimate after = {};                      // and in the later one
+  profile::Estimate after = {};                      // a difference: live in the later profile
   std::optional<double> resident_bytes = {};         // of the process
-  bool begins_late = false;                          // the process held memory before; nothing is known of that
+  bool begins_late = false;                          // the process held memory before, about which nothing is known
   std::optional<absl::Duration> recorded_for = {};   // how long the recording had run, if it begins late
   std::optional<double> allocated_bytes = {};        // between two moments, if the paths do not say it
   std::vector<profile::CoveragePart> coverage = {};  // how resident_bytes divide; empty: unknown
@@ -35,7 +35,7 @@ struct Subject {
   std::vector<std::string> next_commands = {};       // what to run next
 };
 
-// What changed in the last `time`, of the same process.
+// The changes of the same process in the last `time`.
 struct Past {
   const NamedProfile& difference;
   absl::Span<const Path> paths;
@@ -43,7 +43,8 @@ struct Past {
 };
 
 // How the samples were taken: "a sample every 512.0K bytes", "several intervals, at last a sample every 512.0K bytes".
-// Where a warning says that something is missing, no text says that every allocation is recorded. Thread-safe.
+// If there is a warning that something is missing, the text does not say that every allocation is recorded.
+// Thread-safe.
 std::string Sampling(const Subject& subject);
 
 // Totals with their standard errors, the paths that hold most, those that grew most, losses, and what to run next.

@@ -43,7 +43,7 @@ size_t WidthAfter(size_t used, size_t width) { return width == 0 ? 0 : std::max(
 std::string Fit(absl::string_view text, size_t width) {
   if (width == 0 || base::CountCharacters(text) <= width) return std::string(text);
   const size_t kept = width - kEllipsis.size();
-  // The end of a line, with the file and the line, says more than the middle.
+  // The end of the text, with the file and the line, says more than the middle.
   const size_t front = kept / 2;
   return absl::StrCat(base::FirstCharacters(text, front), kEllipsis, base::LastCharacters(text, kept - front));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the text views of `heaptap report` share: columns of figures, marks for noise, lines that fit the terminal.
-// Functions here are thread-safe.
+// The common parts of the text views of `heaptap report`: columns of figures, marks for noise, lines that fit the
+// terminal. Functions here are thread-safe.
 #ifndef HEAPTAP_USERSPACE_REPORT_TEXT_H_
 #define HEAPTAP_USERSPACE_REPORT_TEXT_H_
 
@@ -37,7 +37,8 @@ std::string NoiseNote(bool has_noise);
 
 // The text, cut to the width with an ellipsis in its middle, where long names differ least.
 std::string Fit(absl::string_view text, size_t width);
-// What is left of a line of `width` letters after `used` of them, and never too little for a name; 0: no bound.
+// The letters that are left of a line of `width` letters after `used` of them, but never too few for a name; 0: no
+// bound.
 size_t WidthAfter(size_t used, size_t width);
 
 }  // namespace heaptap::report

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Call paths as a tree of names, from the outermost function inwards or from the innermost outwards.
-// Functions here are thread-safe and take linear time, but for sorting.
+// Functions here are thread-safe and take linear time, except for sorting.
 #ifndef HEAPTAP_USERSPACE_REPORT_TREE_H_
 #define HEAPTAP_USERSPACE_REPORT_TREE_H_
 
@@ -31,8 +31,8 @@ enum class Direction {
 
 Tree MakeTree(const NamedProfile& profile, absl::Span<const Path> paths, const Show& show, Direction direction);
 
-// The parts of paths from the outermost function to the innermost whose name is `function`: a tree of them outwards
-// shows its callers. Paths without it are left out.
+// The parts of paths from the outermost function to the innermost one with the name `function`: a tree of these parts
+// outwards shows its callers. Paths without this function are left out.
 std::vector<Path> PathsTo(const NamedProfile& profile, absl::Span<const Path> paths, const Show& show,
                           const std::string& function);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The answer of a reader about symbols, written piece by piece: a record of three 32-bit numbers, then what the first
-// of them announces. A later record for an address replaces earlier ones, so the answer of a reader that dies is still
-// useful.
+// The answer of a reader about symbols, written piece by piece: a record of three 32-bit numbers, then the data that
+// the first of them announces. A later record for an address replaces earlier ones, so the answer of a reader that dies
+// is still useful.
 #ifndef HEAPTAP_USERSPACE_SYMBOLIZE_ANSWER_H_
 #define HEAPTAP_USERSPACE_SYMBOLIZE_ANSWER_H_
 

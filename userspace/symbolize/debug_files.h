@@ -3,7 +3,7 @@
 // Debug files: debug information that a distribution keeps apart from its programs.
 //
 // A file, which may be hostile, names its debug file by build-id or by path. The paths here are below one folder, the
-// root of all debug files. The caller opens only files there that no other user than root may write.
+// root of all debug files. The caller opens only files there that no user but root may write.
 //
 // Functions here are thread-safe.
 #ifndef HEAPTAP_USERSPACE_SYMBOLIZE_DEBUG_FILES_H_
@@ -35,19 +35,19 @@ struct DebugLinks {
 };
 DebugLinks ReadDebugLinks(const elf::File& file);
 
-// As a sequence of bytes, and back. The bytes may be hostile: InvalidArgument.
+// Converts links to a sequence of bytes, and back. InvalidArgument: the bytes, which may be hostile, are broken.
 std::string Encode(const DebugLinks& links);
 absl::StatusOr<DebugLinks> DecodeDebugLinks(absl::string_view bytes);
 
 // Where the debug file of a file that was mapped as `mapped_path` may be, best first: .build-id/xx/yyyy.debug, and the
 // name of .gnu_debuglink in the folder of `mapped_path`.
 std::vector<std::string> DebugPaths(const DebugLinks& links, absl::string_view mapped_path);
-// Where the file may be with which `links`'s file shares debug information: by build-id, and by its path if that is
-// below `root`. Its version is checked by libdw, because elf::File does not read object files.
+// Where the file may be that shares its debug information with the file of `links`: by build-id, and by its path if the
+// path is below `root`. libdw checks its version, because elf::File does not read object files.
 std::vector<std::string> SharedPaths(const DebugLinks& links, absl::string_view root);
 
 // Whether the file open at `fd` is the debug file: its build-id is the same; or one of them has none, and the checksum
-// is that of the link.
+// is the one in the link.
 bool IsDebugFile(const DebugLinks& links, int fd);
 
 }  // namespace heaptap::symbolize

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// By libiberty: its C++ demangler is the same as abi::__cxa_demangle, but it also knows Rust's two manglings. The older
-// of them is valid C++ too, and would come out with a hash as the name of the function.
+// Uses libiberty: its C++ demangler is the same as abi::__cxa_demangle, but it also knows Rust's two manglings. The
+// older of them is valid C++ too, and would come out with a hash as the name of the function.
 #include "userspace/symbolize/demangle.h"
 
 // Stops libiberty from declaring basename(), which <string.h> declares in another way.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From the linker's names of functions to the names in the source.
+// Converts the linker's names of functions to the names in the source.
 #ifndef HEAPTAP_USERSPACE_SYMBOLIZE_DEMANGLE_H_
 #define HEAPTAP_USERSPACE_SYMBOLIZE_DEMANGLE_H_
 

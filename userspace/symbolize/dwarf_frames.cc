@@ -261,7 +261,7 @@ std::vector<DwarfFrame> Describe(Dwarf_Die* unit, const Files& files, ScopeNames
     int number = 0;
     if (dwarf_lineno(line, &number) == 0 && number > 0) frame.line = static_cast<uint32_t>(number);
   }
-  // The call of an inlined function is the line of its caller.
+  // The line at which an inlined function is called is the line of its caller.
   for (size_t left = place.functions.size(); left > 0; left--) {
     Dwarf_Die* function = &place.functions[left - 1];
     SetFunction(function, scopes, frame);
@@ -299,7 +299,7 @@ DwarfReading FindDwarfFrames(int fd, int shared_fd, absl::Span<const uint64_t> a
   Dwarf_CU* unit_handle = nullptr;
   Dwarf_Die unit;
   uint8_t type;
-  // Without the entry of a skeleton's split unit: libdw would open files for it.
+  // The entry of a skeleton's split unit is not asked for, because libdw would open files for it.
   while (!open.empty() &&
          dwarf_get_units(file.dwarf.get(), unit_handle, &unit_handle, nullptr, &type, &unit, nullptr) == 0) {
     if (type == DW_UT_type || type == DW_UT_split_type) continue;

@@ -2,8 +2,8 @@
 //
 // Functions, inlined functions and lines from a file's debug information, by libdw.
 //
-// libdw trusts the file: a hostile file may make it crash, run forever or take all memory. So this is called in
-// processes without rights only (userspace/worker/).
+// libdw trusts the file: a hostile file may make it crash, run forever or take all memory. So this is called only in
+// processes without rights (userspace/worker/).
 #ifndef HEAPTAP_USERSPACE_SYMBOLIZE_DWARF_FRAMES_H_
 #define HEAPTAP_USERSPACE_SYMBOLIZE_DWARF_FRAMES_H_
 
@@ -32,8 +32,8 @@ using DwarfFramesFound = std::function<void(size_t index, const std::vector<Dwar
 
 struct DwarfReading {
   bool was_read = false;  // the file has debug information that libdw can read
-  // Some of the addresses lie in a unit whose functions are described in a file of its own (-gsplit-dwarf). They have
-  // no frames: the line of such an address may be one of an inlined function.
+  // Some of the addresses lie in a unit whose functions are described in a separate file (-gsplit-dwarf). They have no
+  // frames: the line of such an address may be one of an inlined function.
   bool is_split = false;
 };
 

@@ -22,7 +22,7 @@ struct Hit {
   uint32_t binding;  // 0 is the best
 };
 
-// Whether `a` is a better name than `b` for an address that both contain. Of equals, the earlier one counts.
+// Whether `a` is a better name than `b` for an address that both contain. Between equals, the earlier one counts.
 bool IsBetter(const Hit& a, const Hit& b) {
   if (a.start != b.start) return a.start > b.start;
   return a.binding < b.binding;

@@ -27,10 +27,10 @@ inline constexpr size_t kMaxHits = 1 << 18;
 enum class SymbolTable { kStatic, kDynamic };  // .symtab, .dynsym
 
 // Fills in each empty entry of `names` with the mangled name of the function that contains the link-time address of the
-// same index, if there is one. Of functions within each other the innermost counts; of several names for one function,
-// a global one before a weak or local one, then the first. A symbol without a size extends to the next one. NotFound:
-// no such table. InvalidArgument: it is broken. ResourceExhausted: a bound above is exceeded. Other codes: reading
-// failed. REQUIRES: addresses ascend. Thread-safe.
+// same index, if there is one. If functions lie within each other, the innermost counts. If one function has several
+// names, a global name counts before a weak or local one, then the first. A symbol without a size extends to the next
+// one. NotFound: no such table. InvalidArgument: it is broken. ResourceExhausted: a bound above is exceeded. Other
+// codes: reading failed. REQUIRES: addresses ascend. Thread-safe.
 absl::Status FindFunctionNames(const elf::File& file, SymbolTable table, absl::Span<const uint64_t> addresses,
                                std::vector<std::string>& names);
 

@@ -33,7 +33,7 @@ std::optional<uint64_t> OffsetToAddress(const elf::File& file, uint64_t offset) 
   return std::nullopt;
 }
 
-// As in gdb.
+// The name that gdb gives such a frame.
 constexpr char kSignalFrame[] = "<signal handler called>";
 
 // Addresses in ascending order, and their indexes in the question. Their order may differ from that of file offsets.
@@ -79,7 +79,7 @@ class Resolver {
     return !absl::IsNotFound(FindFunctionNames(file, table, addresses_.values, names_));
   }
 
-  // Names of a file that was stripped, but for what .gnu_debugdata has.
+  // Takes the names of a stripped file from .gnu_debugdata.
   void TryMiniDebugInfo(const elf::File& file) {
     const absl::StatusOr<std::string> bytes = ReadMiniDebugInfo(file);
     if (!bytes.ok()) return;
@@ -87,8 +87,8 @@ class Resolver {
     if (inner.ok()) TrySymbols(*inner, SymbolTable::kStatic);
   }
 
-  // The kernel makes the frame of a signal, and no call: the address before a return address of such a frame may be
-  // that of other code.
+  // The kernel makes the frame of a signal, without a call. So the address before the return address of such a frame
+  // may be an address of other code.
   void NameSignalReturns(const elf::File& file) {
     constexpr size_t kBytes = elf::kSignalReturn.size() + 1;
     for (size_t index = 0; index < names_.size(); index++) {
@@ -129,7 +129,7 @@ class Resolver {
     Finish(Stage::kDwarf);
   }
 
-  // Also for a stage without anything to look up.
+  // Called even for a stage that has nothing to look up.
   void Finish(Stage stage) {
     writer_.WriteStageDone(stage);
     write_(writer_.TakeBytes());

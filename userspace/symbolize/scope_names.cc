@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // libdw's entries do not know their parents, and dwarf_getscopes_die walks through the unit for each question. So a
-// unit is walked through once, and what its functions and types are declared in is kept, for a bounded number of
-// entries.
+// unit is walked through once, and the scopes of its functions and types are kept, for a bounded number of entries.
 #include "userspace/symbolize/scope_names.h"
 
 #include <dwarf.h>
@@ -13,7 +12,7 @@
 namespace heaptap::symbolize {
 namespace {
 
-// From entry to entry. Compiled programs have a few.
+// Links that are followed from entry to entry. Compiled programs have a few.
 constexpr int kMaxLinks = 16;
 // Entries that are kept when the next question comes: about 40 MB.
 constexpr size_t kMaxEntries = 1 << 20;
@@ -40,7 +39,8 @@ std::string OwnName(Dwarf_Die* entry) {
   return name == nullptr ? "" : name;
 }
 
-// Whether the entry's language names scopes as C++ does. Units of dwz(1) have no language; what uses them has.
+// Whether the entry's language names scopes as C++ does. Units of dwz(1) have no language; the units that use them have
+// one.
 bool HasScopes(Dwarf_Die* entry) {
   Dwarf_Die unit;
   if (dwarf_diecu(entry, &unit, nullptr, nullptr) == nullptr) return false;
@@ -69,7 +69,7 @@ bool IsClass(int tag) {
 
 std::string ScopeNames::NameOf(Dwarf_Die* function) {
   if (!HasScopes(function)) return OwnName(function);
-  // Not later: indexes of scopes are in use then.
+  // The tables can be cleared only here, because indexes of scopes are in use later.
   if (scope_of_.size() > kMaxEntries) {
     units_.clear();
     scope_of_.clear();
@@ -93,7 +93,7 @@ std::string ScopeNames::NameOfScope(uint32_t scope, const std::string& inner, in
   if (depth > kMaxScopes || scope >= scopes_.size()) return "";
   Dwarf_Die entry = scopes_[scope].entry;
   const int tag = dwarf_tag(&entry);
-  // It may be declared elsewhere.
+  // The function may be declared elsewhere.
   if (tag == DW_TAG_subprogram) return NameOf(&entry, depth + 1);
   uint32_t outer = scopes_[scope].outer;
   std::string name = OwnName(&entry);

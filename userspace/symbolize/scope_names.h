@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Names of functions with what they are declared in: namespaces, classes, and functions for their local classes and
-// lambdas. A function that is local to its file, in an unnamed namespace for example, has no linker's name in debug
-// information, and its own name alone says little: "allocate", "operator()".
+// Names of functions with the scopes that they are declared in: namespaces, classes, and for local classes and lambdas
+// the functions around them. A function that is local to its file, in an unnamed namespace for example, has no linker's
+// name in debug information, and its own name alone says little: "allocate", "operator()".
 //
 // libdw trusts the file, as userspace/symbolize/dwarf_frames.h says. Not thread-safe.
 #ifndef HEAPTAP_USERSPACE_SYMBOLIZE_SCOPE_NAMES_H_
@@ -26,13 +26,13 @@ inline constexpr int kMaxScopes = 512;
 class ScopeNames {
  public:
   // The name of a function, or of an inlined one: "shop::(anonymous namespace)::Cache::get<int>", and for a lambda in a
-  // function "shop::serve::{lambda}::operator()". Without parameters. The name alone where the scope is unknown, or the
-  // unit is of a language without scopes of this form; "" where it has no name. The first question about a unit walks
-  // through the whole unit. `function` must be of a file that outlives this object.
+  // function "shop::serve::{lambda}::operator()". Parameters are left out. The result is the name alone if the scope is
+  // unknown or the unit's language has no scopes of this form, and "" if the function has no name. The first question
+  // about a unit walks through the whole unit. `function` must be of a file that outlives this object.
   std::string NameOf(Dwarf_Die* function);
 
  private:
-  // What entries are declared in.
+  // A scope that entries are declared in.
   struct Scope {
     Dwarf_Die entry;
     uint32_t outer;  // index; kUnit: the unit

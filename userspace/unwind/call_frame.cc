@@ -47,7 +47,7 @@ enum Instruction : uint8_t {  // DW_CFA_*
 struct CallFrames::Entry {
   uint64_t offset = 0;  // in the section
   bool is_cie = false;
-  uint64_t cie_offset = 0;  // of an FDE: the offset of its CIE, as it says
+  uint64_t cie_offset = 0;  // of an FDE: the offset of its CIE, as the FDE states it
   Cursor body{{}};          // the rest of the entry
 };
 
@@ -241,7 +241,7 @@ absl::Status CallFrames::ForEachEntry(const FrameSection& section, absl::Functio
   bool bounded = section.functions != ~uint64_t{0};
   uint64_t functions = 0;
   Cursor cursor(section.bytes, section.address);
-  // A rest that is shorter than a length is padding.
+  // A rest that is shorter than a length field is padding.
   while (cursor.rest().size() >= sizeof(uint32_t) && functions < section.functions) {
     Entry entry = {.offset = section.bytes.size() - cursor.rest().size()};
     uint64_t length = cursor.Take<uint32_t>();

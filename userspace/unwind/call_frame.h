@@ -24,7 +24,7 @@ namespace heaptap::unwind {
 
 // Functions (FDEs) in one section. clang has 100,000.
 inline constexpr uint64_t kMaxFunctions = 4 << 20;
-// CIEs in one section. Linkers merge equal CIEs, so that a dozen is usual.
+// CIEs in one section. Linkers merge equal CIEs, so a dozen is usual.
 inline constexpr uint64_t kMaxCies = 1 << 16;
 // Nested DW_CFA_remember_state. Compilers nest two deep.
 inline constexpr uint64_t kMaxRememberedStates = 64;
@@ -62,7 +62,8 @@ class CallFrames {
   uint64_t broken() const { return broken_; }
 
   // Calls `row` with each row and the address where it begins: ascending, inside the function, the first at its start.
-  // Neighbouring rows may be equal. False: the instructions are broken; the rows before that have been passed to `row`.
+  // Neighbouring rows may be equal. False: the instructions are broken; the rows before the error have been passed to
+  // `row`.
   bool ForEachRow(const Function& function,
                   absl::FunctionRef<void(uint64_t address, const Columns& columns)> row) const;
 

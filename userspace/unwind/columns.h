@@ -62,12 +62,12 @@ struct Columns {
   }
 };
 
-// The CFA that this expression defines, as the bits of a rule's CFA kind and parameter; 0 if no rule can name it. Known
-// are the linkers' lazy PLT entries, and a word on the stack: `breg(RSP or RBP) a; deref`, with or without `plus_uconst
-// b`.
+// The CFA that this expression defines, as the bits of a rule's CFA kind and parameter; 0 if no rule can name it. The
+// known expressions are those of the linkers' lazy PLT entries, and a word on the stack: `breg(RSP or RBP) a; deref`,
+// with or without `plus_uconst b`.
 uint32_t CfaOfExpression(absl::string_view expression);
 
-// The place whose address is the value of this expression. Known is `breg RBP a`.
+// The place whose address is the value of this expression. The only known expression is `breg RBP a`.
 Place PlaceOfExpression(absl::string_view expression);
 
 // The rule of a row, in the encoding of bpf/unwind.h. Its CFA kind is HEAPTAP_CFA_UNKNOWN if it cannot be encoded.

@@ -33,8 +33,8 @@ enum PointerEncoding : uint8_t {
   kPointerOmitted = 0xff,
 };
 
-// After a Take that fails, every later Take returns 0 and ok() stays false. So a caller takes several numbers and asks
-// once. Copyable; the bytes must outlive it.
+// After a Take that fails, every later Take returns 0 and ok() stays false. So a caller takes several numbers and
+// checks ok() once. Copyable; the bytes must outlive it.
 class Cursor {
  public:
   // `address` is the link-time address of the first byte.
@@ -108,7 +108,7 @@ class Cursor {
   }
 
   // Fails on an encoding that x86-64 ELF files do not use: relative to text or function, aligned, or relative to data
-  // without `data`. Of an indirect pointer it returns the address of the pointer.
+  // without `data`. For an indirect pointer it returns the address of the pointer.
   uint64_t TakePointer(uint8_t encoding, std::optional<uint64_t> data = std::nullopt) {
     uint64_t base = 0;
     switch (encoding & kPointerBase) {

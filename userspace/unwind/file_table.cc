@@ -123,7 +123,7 @@ uint64_t CountNodes(uint64_t rows) {
 std::vector<heaptap_rows> MakeNodes(absl::Span<const heaptap_row> rows, uint64_t first, uint64_t count) {
   const std::vector<uint64_t> levels = EntriesOfLevels(rows.size());
   std::vector<heaptap_rows> nodes;
-  uint64_t level_begin = 0;  // the number of its first node
+  uint64_t level_begin = 0;  // the number of the level's first node
   for (size_t level = 0; level < levels.size(); level++) {
     const uint64_t level_end = level_begin + NodesFor(levels[level]);
     uint64_t rows_of_entry = 1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An unwind table in the form of the eBPF programs: by offset in the file, because a mapping names a part of a file,
-// not link-time addresses; and cut into the nodes of a search tree.
+// An unwind table in the form that the eBPF programs use. It is ordered by offset in the file, because a mapping names
+// a part of a file, not link-time addresses. It is cut into the nodes of a search tree.
 //
 // Functions here are thread-safe.
 #ifndef HEAPTAP_USERSPACE_UNWIND_FILE_TABLE_H_
@@ -25,16 +25,16 @@ struct FileTable {
   friend bool operator==(const FileTable& a, const FileTable& b);
 };
 
-// Reads the table of a file. Errors as BuildTable.
+// Reads the table of a file. Has the errors of BuildTable.
 absl::StatusOr<FileTable> ReadFileTable(const elf::File& file);
 
 // The rule at an offset of the file; 0 if there is none.
 uint32_t RuleAtOffset(const FileTable& table, uint64_t offset);
 
-// The tree of so many rows that bpf/unwind.h describes. Without rows it has one level, and no nodes.
+// The size of the tree (bpf/unwind.h) for this number of rows. Without rows it has one level, and no nodes.
 uint32_t CountLevels(uint64_t rows);
 uint64_t CountNodes(uint64_t rows);
-// `count` of its nodes from number `first` on, or as many as there are.
+// `count` nodes of the tree from number `first` on, or as many as there are.
 std::vector<heaptap_rows> MakeNodes(absl::Span<const heaptap_row> rows, uint64_t first, uint64_t count);
 
 }  // namespace heaptap::unwind

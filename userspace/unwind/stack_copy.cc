@@ -10,7 +10,7 @@
 namespace heaptap::unwind {
 namespace {
 
-// With so few parts, those that are gone are not looked for.
+// Up to this number of parts, parts that are gone are not looked for.
 constexpr size_t kFewParts = 4096;
 
 StackCopy::Part MakePart(absl::Span<const uint8_t> memory) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Copies of stacks' memory, which share what they have in common. Between two copies of one thread, only the frames in
-// which it works have changed; what lies above them has not.
+// Copies of stack memory that share the parts they have in common. Between two copies of one thread's stack, only the
+// frames in which the thread works have changed; the memory above them has not.
 #ifndef HEAPTAP_USERSPACE_UNWIND_STACK_COPY_H_
 #define HEAPTAP_USERSPACE_UNWIND_STACK_COPY_H_
 
@@ -19,13 +19,13 @@ namespace heaptap::unwind {
 // Immutable, and like a shared_ptr may be copied and destroyed by any thread.
 class StackCopy {
  public:
-  // HEAPTAP_CHUNK_BYTES, the last one perhaps fewer.
+  // HEAPTAP_CHUNK_BYTES bytes; the last part may have fewer.
   using Part = std::shared_ptr<const uint8_t[]>;
 
   StackCopy() = default;
   // Shares nothing.
   explicit StackCopy(absl::Span<const uint8_t> memory);
-  // `parts`: of `bytes` bytes together.
+  // `parts` have `bytes` bytes together.
   StackCopy(std::vector<Part> parts, size_t bytes) : parts_(std::move(parts)), bytes_(bytes) {}
 
   size_t size() const { return bytes_; }
@@ -42,14 +42,14 @@ class StackCopy {
 // thread-safe.
 class StackCopier {
  public:
-  // Bytes that a part takes besides its own: its entry here, its counts, and what an allocator adds.
+  // Bytes that a part takes besides its own: its entry here, its reference counts, and the overhead of the allocator.
   static constexpr size_t kOverhead = 128;
 
-  // `memory`: of the process at `address`.
+  // `memory`: the memory of the process at `address`.
   StackCopy Copy(uint64_t process_id, uint64_t address, absl::Span<const uint8_t> memory);
   // The size of all parts that were made, including those that are gone.
   uint64_t bytes_made() const { return bytes_made_; }
-  // Parts that are known, with some of those that are gone.
+  // The number of known parts, including some that are gone.
   size_t parts_known() const { return latest_.size(); }
 
  private:
@@ -57,7 +57,7 @@ class StackCopier {
 
   // By process and address.
   absl::flat_hash_map<std::pair<uint64_t, uint64_t>, std::weak_ptr<const uint8_t[]>> latest_;
-  size_t most_known_ = 0;  // With more parts, those that are gone are forgotten.
+  size_t most_known_ = 0;  // with more parts, those that are gone are forgotten
   uint64_t bytes_made_ = 0;
 };
 

@@ -96,7 +96,7 @@ absl::Status ReadSection(const elf::File& file, const elf::Section& section, Fra
   if (!bytes.ok()) return bytes.status();
   if ((section.flags & SHF_COMPRESSED) != 0) {
     bytes = elf::Uncompressed(*bytes, kMaxFrameBytes);
-    // As if the file had no such section.
+    // The file then counts as one without such a section.
     if (absl::IsUnimplemented(bytes.status())) return absl::OkStatus();
     if (!bytes.ok()) return bytes.status();
   }
@@ -140,7 +140,7 @@ struct Entry {
 
 class Builder {
  public:
-  // `gap_rule`: that of code which no function covers.
+  // `gap_rule`: the rule of code that no function covers.
   Builder(Code code, uint32_t gap_rule) : code_(std::move(code)), gap_rule_(gap_rule) {
     table_.base = code_.base();
     if (gap_rule_ != 0) Append(table_.base, gap_rule_);
@@ -161,7 +161,7 @@ class Builder {
 
   absl::StatusOr<Table> Build() && {
     auto starts_before = [](const Entry& a, const Entry& b) { return a.function->start < b.function->start; };
-    // Stable: of the functions at one address the first counts, so .eh_frame wins over .debug_frame.
+    // Stable: the first of several functions at one address counts, so .eh_frame wins over .debug_frame.
     if (!std::is_sorted(entries_.begin(), entries_.end(), starts_before)) {
       std::stable_sort(entries_.begin(), entries_.end(), starts_before);
     }
@@ -242,7 +242,7 @@ void AddKnownCode(const elf::KnownCode& code, uint32_t gap_rule, Table& table) {
   table.rows.insert(place, rows.begin(), rows.end());
 }
 
-// Whether Go made a part of the file's code. That part keeps frame pointers. Its .debug_frame says nothing of the
+// Whether Go made a part of the file's code. That part keeps frame pointers. Its .debug_frame does not describe the
 // change of stacks before a call of C.
 bool IsOfGo(const elf::File& file) {
   return std::ranges::any_of(file.sections(),

@@ -2,9 +2,10 @@
 //
 // The unwind table of an ELF file: for each address of its code, the rule by which to leave the frame.
 //
-// Sources: .eh_frame, by its section or by PT_GNU_EH_FRAME (LSB Core 5.0 section 10.6.2), and .debug_frame (not that of
-// Go, nor one that is compressed by zstd) where .eh_frame has nothing; where neither has, elf/known_code.h. The file
-// may be hostile: the bytes read of it are bounded, and the time is linear in them but for one sort.
+// Sources: .eh_frame, by its section or by PT_GNU_EH_FRAME (LSB Core 5.0 section 10.6.2), and .debug_frame where
+// .eh_frame has nothing (Go's own .debug_frame is not used, nor one that is compressed by zstd). Where neither has a
+// rule, elf/known_code.h is used. The file may be hostile: the number of bytes read from it is bounded, and the time is
+// linear in that number except for one sort.
 //
 // Functions here are thread-safe.
 #ifndef HEAPTAP_USERSPACE_UNWIND_TABLE_H_
@@ -32,7 +33,7 @@ struct Table {
     uint64_t functions = 0;    // with rows
     uint64_t broken = 0;       // unreadable, without rules
     uint64_t outside = 0;      // left out: not in executable code, or 4 GiB and more above its start
-    uint64_t overlapping = 0;  // cut where the next one begins, or left out for another one at the same address
+    uint64_t overlapping = 0;  // cut where the next one begins, or left out for another function at the same address
     uint64_t unsupported = 0;  // rows (before equal ones are merged) whose rule cannot be encoded
   };
 

@@ -53,7 +53,7 @@ std::string Dot(const NamedProfile& profile, absl::Span<const Path> paths, const
     const std::string figures =
         absl::StrCat(Figure(Of(row.self, show.unit), show.unit), " (", Percent(Of(row.self, show.unit), total), ") of ",
                      Figure(Of(row.total, show.unit), show.unit), " (", Percent(Of(row.total, show.unit), total), ")");
-    // The newline is graphviz's own.
+    // graphviz has its own escape for a newline.
     absl::StrAppendFormat(&text, "  n%d [label=%s, fontsize=%.0f];\n", shown.size(),
                           absl::StrReplaceAll(Quoted(absl::StrCat(Cut(row.name), "\n", figures)), {{"\n", "\\n"}}),
                           kSmallest + (kLargest - kSmallest) * std::sqrt(share));

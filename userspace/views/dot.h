@@ -2,8 +2,9 @@
 //
 // `heaptap report --dot`: the call graph for graphviz, like the pictures of jeprof and pprof.
 //
-// Format: the DOT language (graphviz.org/doc/info/lang.html). A node is a function, with what it allocated itself and
-// with the functions that it has called; an edge is a call, with what went through it.
+// Format: the DOT language (graphviz.org/doc/info/lang.html). A node is a function, with the memory that it allocated
+// itself and the memory that it allocated with its callees. An edge is a call, with the memory that was allocated
+// through it.
 #ifndef HEAPTAP_USERSPACE_VIEWS_DOT_H_
 #define HEAPTAP_USERSPACE_VIEWS_DOT_H_
 

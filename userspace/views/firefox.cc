@@ -21,13 +21,13 @@ namespace {
 using json::Json;
 
 constexpr int kProcessedVersion = 48;
-constexpr int kGeckoVersion = 29;  // of the other format; the profiler wants one
+constexpr int kGeckoVersion = 29;  // of the other format; the profiler requires one
 constexpr int kLibraryResource = 1;
 constexpr int64_t kNone = -1;
 // Milliseconds. All memory is allocated first, then some of it is freed.
 constexpr int64_t kAllocationTime = 0;
 constexpr int64_t kDeallocationTime = 1;
-// Freed less than this is the rounding of estimates.
+// A freed amount below this comes from the rounding of estimates.
 constexpr double kLeastFreed = 0.5;
 
 // A table of the format: columns of one length, and the length.
@@ -106,7 +106,8 @@ class FirefoxWriter {
 
   void AddAllocations(const Path& path) {
     const double live = path.measures.live.bytes;
-    // What was allocated here and is freed: a difference also frees what was there before.
+    // The part of the allocated memory that is freed. A difference also frees memory that was there before, which does
+    // not count here.
     const double freed = path.measures.allocated.bytes - std::max(live, 0.0);
     if (!(live > 0) && !(freed >= kLeastFreed)) return;
     const int64_t stack = StackOf(path);
@@ -158,7 +159,7 @@ class FirefoxWriter {
   int64_t UnknownFrame() {
     if (unknown_frame_ == kNone) {
       unknown_frame_ = static_cast<int64_t>(frame_count_);
-      // No function of the profile has this number of a name.
+      // No function of the profile has a name with this number.
       const auto function = static_cast<int64_t>(functions_.size());
       functions_[{UINT32_MAX, 0, 0}] = function;
       name_.Add(TextOf(NameOfUnknown()));
@@ -222,7 +223,7 @@ class FirefoxWriter {
   std::vector<std::string> texts_;
   absl::flat_hash_map<std::string, int64_t> text_ids_;
   Json libraries_ = Json::List();
-  // Tables of the format, and the numbers of what is in them.
+  // Tables of the format, and the numbers of their entries.
   absl::flat_hash_map<TextId, int64_t> resources_;
   JsonColumn library_{"lib"}, resource_name_{"name"};
   absl::flat_hash_map<std::array<TextId, 3>, int64_t> functions_;

@@ -4,10 +4,10 @@
 // flame graphs of native allocations in a browser.
 //
 // Format: the processed profile format, version 48 (github.com/firefox-devtools/profiler, docs-developer); later
-// versions of the profiler upgrade it. Each call path is an allocation of what is live now, and another one, with its
-// deallocation, of what was freed. So "Retained Memory" shows what is live, "Allocated Memory" what was allocated, and
-// "Deallocated Memory" what was freed. The format has bytes only. The addresses and times of these allocations are
-// invented: a profile has sums.
+// versions of the profiler upgrade it. Each call path is an allocation of its live memory, and another allocation, with
+// its deallocation, of its freed memory. So "Retained Memory" shows the live memory, "Allocated Memory" the allocated
+// memory, and "Deallocated Memory" the freed memory. The format has bytes only. The addresses and times of these
+// allocations are invented, because a profile has only sums.
 #ifndef HEAPTAP_USERSPACE_VIEWS_FIREFOX_H_
 #define HEAPTAP_USERSPACE_VIEWS_FIREFOX_H_
 
@@ -20,7 +20,7 @@
 
 namespace heaptap::report {
 
-// `pid`: 0 if it is unknown. Of a difference, what shrank is left out. Thread-safe; takes linear time.
+// `pid`: 0 if it is unknown. In a difference, shrinkage is left out. Thread-safe; takes linear time.
 std::string Firefox(const NamedProfile& profile, absl::Span<const Path> paths, const Subject& subject, uint64_t pid);
 
 }  // namespace heaptap::report

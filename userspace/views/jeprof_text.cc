@@ -21,7 +21,7 @@
 namespace heaptap::report {
 namespace {
 
-// Functions of allocators (RemoveUninterestingFrames): what they call is not shown.
+// Functions of allocators (RemoveUninterestingFrames): their callees are not shown.
 constexpr absl::string_view kAllocators[] = {"calloc",
                                              "cfree",
                                              "malloc",
@@ -98,7 +98,7 @@ class Names {
   std::string Place(FrameId id) const { return PlaceOf(profile_.frame(id)); }
 
  private:
-  // As addr2line prints it.
+  // The place as addr2line prints it.
   std::string PlaceOf(const NamedFrame& frame) const {
     const absl::string_view file = profile_.text(frame.file);
     return absl::StrCat(file.empty() ? "??" : file, ":", frame.line == 0 ? "?" : absl::StrCat(frame.line));

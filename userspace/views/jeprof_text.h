@@ -3,9 +3,9 @@
 // `heaptap report --text`: the table of `jeprof --text`, with the same functions and the same digits, for people and
 // scripts that know it.
 //
-// Format: PrintText of jeprof 5.3. A line has what a function allocated itself, its share, the share of all lines so
-// far, what it allocated with the functions that it has called, and that share. Bytes are shown as MB unless
-// `show_bytes`. Names are jeprof's short names: without parameters, template arguments and return type.
+// Format: PrintText of jeprof 5.3. A line has the memory that a function allocated itself, its share, the share of all
+// lines so far, the memory that the function allocated with its callees, and the share of that memory. Bytes are shown
+// as MB unless `show_bytes`. Names are jeprof's short names: without parameters, template arguments and return type.
 #ifndef HEAPTAP_USERSPACE_VIEWS_JEPROF_TEXT_H_
 #define HEAPTAP_USERSPACE_VIEWS_JEPROF_TEXT_H_
 

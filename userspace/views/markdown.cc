@@ -46,7 +46,7 @@ std::string PathCell(const NamedProfile& profile, const Path& path, const Show& 
 }  // namespace
 
 std::string CodeSpan(absl::string_view text) {
-  // A span ends at a run of backquotes of the length of its begin. A bar ends a cell, even in a span.
+  // A span ends at a run of backquotes that is as long as the run at its beginning. A bar ends a cell, even in a span.
   const std::string fence(LongestFence(text) + 1, '`');
   const char* const blank = absl::StartsWith(text, "`") || absl::EndsWith(text, "`") ? " " : "";
   return absl::StrCat(fence, blank, absl::StrReplaceAll(text, {{"|", "\\|"}, {"\n", " "}}), blank, fence);

@@ -37,7 +37,7 @@ class PageWriter {
   std::string Write(absl::Span<const Path> paths, const Subject& subject) && {
     is_difference_ = subject.is_difference;
     for (const Path& path : paths) AddPath(path);
-    // Before the texts are written: shares have texts too.
+    // The shares are made before the texts are written, because shares have texts too.
     const std::string shares = options_.shares == nullptr ? "" : PageShares(*options_.shares, [this](std::string text) {
       return Text(std::move(text));
     });

@@ -4,8 +4,8 @@
 // as objects would be slow to send and to read.
 //
 // Format: JSON with the members of `Profile` in userspace/web/profile.ts. Stacks are a prefix tree: an entry has the
-// number of its caller's entry, -1 for the outermost, and of its frame. A difference has columns for what was live
-// before, and must have unchanged paths too: the page shows changes in percent.
+// number of its caller's entry, -1 for the outermost, and of its frame. A difference has columns for the memory that
+// was live before, and must have unchanged paths too, because the page shows changes in percent.
 #ifndef HEAPTAP_USERSPACE_VIEWS_PAGE_DATA_H_
 #define HEAPTAP_USERSPACE_VIEWS_PAGE_DATA_H_
 
@@ -25,8 +25,8 @@ namespace heaptap::report {
 struct PageOptions {
   std::optional<pid_t> pid = {};        // of a running process
   std::optional<absl::Time> time = {};  // of the profile
-  // With a context for each of the paths, in their order, for the shares of threads, sizes and ages; null: without
-  // them.
+  // A profile with a context for each of the paths, in their order, for the shares of threads, sizes and ages; null:
+  // without shares.
   const profile::Profile* shares = nullptr;
   bool source_paths = true;  // else folders of source files and libraries are left out
 };

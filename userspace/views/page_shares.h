@@ -14,8 +14,9 @@
 
 namespace heaptap::report {
 
-// As further members of a JSON object, each after a comma. A path has the number of its context. `number_of`: the
-// number of a text. Without `threads` if the profile does not tell them apart, without `blocks` if it has none.
+// The shares as further members of a JSON object, each after a comma. A path has the number of its context.
+// `number_of`: the number of a text. `threads` is missing if the profile does not tell threads apart, and `blocks` if
+// it has no blocks.
 std::string PageShares(const profile::Profile& profile, absl::FunctionRef<int64_t(std::string)> number_of);
 
 }  // namespace heaptap::report

@@ -13,11 +13,11 @@
 
 namespace heaptap::report {
 
-// A block for each name of which `expression` (RE2) matches a part, the largest total first, at most `options.top` of
-// them: a line for each caller, the function itself with what it allocated and with what it has called, and a line for
-// each callee. What goes through a call is a share of the function's total. A call counts once in a path, though it may
-// be recursive. Callers and callees below the smallest share are left out, and counted. InvalidArgument: the expression
-// is wrong. NotFound: no name matches. Thread-safe.
+// A block for each name that `expression` (RE2) matches in part, the largest total first, at most `options.top` blocks:
+// a line for each caller, the function itself with the memory that it allocated and with its total, and a line for each
+// callee. The memory that goes through a call is a share of the function's total. A call counts once in a path, though
+// it may be recursive. Callers and callees below the smallest share are left out, and counted. InvalidArgument: the
+// expression is wrong. NotFound: no name matches. Thread-safe.
 absl::StatusOr<std::string> PeekText(const NamedProfile& profile, absl::Span<const Path> paths, const Show& show,
                                      const TextOptions& options, const std::string& expression);
 

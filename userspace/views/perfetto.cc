@@ -85,7 +85,7 @@ class Interned {
   const std::string& text() const { return text_; }
 
  private:
-  // Texts are interned for each use apart.
+  // Texts are interned separately for each use.
   uint64_t Text(InternedField use, std::string text) {
     const auto [entry, is_new] = texts_[use].try_emplace(std::move(text), texts_[use].size());
     if (is_new) {

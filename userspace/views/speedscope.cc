@@ -29,7 +29,7 @@ class Frames {
   }
   uint64_t Unknown() {
     if (!unknown_.has_value()) {
-      // FrameIds are numbers of frames, so none is as large.
+      // FrameIds are numbers of frames, so none is this large.
       unknown_ = numbers_.try_emplace(UINT32_MAX, numbers_.size()).first->second;
       list_.Add({{"name", NameOfUnknown()}});
     }

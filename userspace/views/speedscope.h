@@ -15,7 +15,7 @@
 
 namespace heaptap::report {
 
-// Negative values, of a difference, are left out: the format has none. Thread-safe.
+// Negative values of a difference are left out, because the format has none. Thread-safe.
 std::string Speedscope(const NamedProfile& profile, absl::Span<const Path> paths, const Subject& subject);
 
 }  // namespace heaptap::report

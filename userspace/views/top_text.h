@@ -12,8 +12,8 @@
 
 namespace heaptap::report {
 
-// One line for each name: what it allocated itself and its share, its standard error, the same with what it has called,
-// samples, and the name. Thread-safe.
+// One line for each name: the memory that it allocated itself, with standard error and share, the memory that it
+// allocated with its callees, with share, samples, and the name. Thread-safe.
 std::string TopText(const NamedProfile& profile, absl::Span<const Path> paths, const Show& show,
                     const TextOptions& options);
 

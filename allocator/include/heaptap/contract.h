@@ -18,11 +18,11 @@
  *   otel_memory:free(ptr)
  *       A sampled allocation is about to be freed; its memory is not yet reusable; no allocator lock held.
  *   heaptap:frees(frees, where)
- *       Sampled allocations have been freed: the address of an array of struct heaptap_free, and HEAPTAP_WHERE of it.
- *       A breakpoint costs much more than the news of a free, so a thread holds frees back: in a slot of a struct
+ *       Sampled allocations have been freed: the address of an array of struct heaptap_free, and its HEAPTAP_WHERE.
+ *       A breakpoint costs much more than noting a free, so a thread holds frees back: in a slot of a struct
  *       heaptap_pending, until it passes them on with its next sample. It fires this probe when the slot is full, when
- *       it ends, before a fork and before a request for a dump. With `frees` 0 the process says that it holds back
- *       nothing any more. An allocator with this probe numbers its samples, and otel_memory:alloc has further
+ *       it ends, before a fork and before a request for a dump. With `frees` 0 the process says that it no longer
+ *       holds back anything. An allocator with this probe numbers its samples, and otel_memory:alloc has further
  *       arguments, which its note does not mention: the serial number of the sample (rcx); `frees` and `where` of what
  *       the thread has held back (r8, r9); and if there is any, the first entry itself, its address (r10) and serial
  *       number (r11). A thread holds frees back only while somebody listens to heaptap:frees.
@@ -36,13 +36,13 @@
  *       the name.
  *   heaptap:heap_alloc(ptr, size, weighted_bytes, heap, name)
  *   heaptap:heap_free(ptr, heap)
- *       Further notes at the sites of an otel_memory pair, with the same semaphores: the sample belongs to a heap that
- *       the program has itself, a pool or an arena (sample.h). `heap` is HEAPTAP_HEAP_TAG and HEAPTAP_HEAP_NAME_ID of
- *       its name, and `name` the name, HEAPTAP_HEAP_NAME_BYTES bytes with a NUL at most. In a profile the samples of a
- *       named heap stand under a thread of their own, whose name is heap:"NAME". A heap without a name has the name id
- *       0 (and `name` may be null), and its samples stand under the threads that allocate. Heaps may lie within
- *       each other: a pool takes its memory from malloc, and the first block of the pool begins where that of malloc
- *       begins. So a sample is known by its address and the tag of its heap.
+ *       Further notes at the sites of an otel_memory pair, with the same semaphores: the sample belongs to a heap of
+ *       the program's own, a pool or an arena (sample.h). `heap` is the number of the heap (HEAPTAP_HEAP_TAG,
+ *       HEAPTAP_HEAP_NAME_ID), and `name` its name, HEAPTAP_HEAP_NAME_BYTES bytes with a NUL at most. In a profile the
+ *       samples of a named heap stand under a thread of their own, whose name is heap:"NAME". A heap without a name
+ *       has the name id 0 (and `name` may be null), and its samples stand under the threads that allocate. Heaps may
+ *       lie within each other: a pool takes its memory from malloc, and the first block of the pool begins where
+ *       malloc's block begins. So a sample is known by its address and the tag of its heap.
  *
  *   heaptap:rate
  *       No code runs it: its semaphores tell an interval. The note names the first of HEAPTAP_RATE_SITES sites and
@@ -50,7 +50,7 @@
  *       A collector of all processes that sets an interval attaches to HEAPTAP_RATE_SITE of the least lg_sample that
  *       it may set. The kernel raises the semaphore when it maps the file, so a process knows the interval before
  *       its first allocation, earlier than any collector could write it. When the allocator starts without a
- *       `collector_lg_sample`, it enters the least interval there whose semaphore is raised. If the process has no
+ *       `collector_lg_sample`, it enters there the least interval whose semaphore is raised. If the process has no
  *       `collector_pid` when it takes sample HEAPTAP_UNCONFIRMED_SAMPLES, it goes back to its own interval.
  *       Site 0 has no meaning, since programs that attach to every note of a file attach to it.
  *
@@ -97,8 +97,8 @@ extern "C" {
 /* Longer names of heaps are cut. */
 #define HEAPTAP_HEAP_NAME_BYTES 32
 
-/* Parts of the number of a heap: what tells its blocks from those of other heaps at the same address, and what tells
- * its name from other names. */
+/* Parts of the number of a heap. The tag tells its blocks from the blocks of other heaps at the same address; the name
+ * id tells its name from other names. */
 #define HEAPTAP_HEAP_TAG(heap) ((heap)&0xffff000000000000ULL)
 #define HEAPTAP_HEAP_NAME_ID(heap) ((uint32_t)(heap)&0x7fffffffu)
 
@@ -124,8 +124,8 @@ extern "C" {
 #define HEAPTAP_RATE_SITE(lg_sample) ((lg_sample) + 1)
 #define HEAPTAP_RATE_SITES (HEAPTAP_RATE_SITE(HEAPTAP_MAX_LG_SAMPLE) + 1)
 /* A collector that records the process writes the control block within milliseconds, on a busy machine within some
- * hundreds of them. A process that no collector records (a rule may exclude it) takes so many samples in vain. A thread
- * that only allocates takes them in 50 ms if every allocation is a sample. */
+ * hundred milliseconds. A process that no collector records (a rule may exclude it) takes this many samples in vain. A
+ * thread that only allocates takes them in 50 ms if every allocation is a sample. */
 #define HEAPTAP_UNCONFIRMED_SAMPLES 65536
 
 /* Name of the exported data symbol that is the control block. */
@@ -186,13 +186,14 @@ struct heaptap_control {
   uint32_t collector_follows;           /* written by the collector: HEAPTAP_COLLECTOR_* */
   struct heaptap_statistics statistics; /* written by the process */
   uint32_t tables_asked;                /* the number of the latest HEAPTAP_ASK_TABLES */
-  uint32_t tables_ready;                /* written by the collector: the number of the latest that it answered */
-  char host[HEAPTAP_HOST_BYTES]; /* libheaptap-guest.so: the allocator whose guest it is, as "jemalloc 5.3.0", or "?"
-                                    as long as it is not known; else empty. Written when the libraries start */
+  uint32_t tables_ready;                /* written by the collector: the number of the latest one that it answered */
+  char host[HEAPTAP_HOST_BYTES]; /* libheaptap-guest.so: the allocator whose guest it is, like "jemalloc 5.3.0", or "?"
+                                    until that is known; written when the libraries start. libheaptap-sample.a: a text
+                                    that is not empty. libheaptap.so: empty */
 };
 
 /* The free of a sample. The serial number is unique in the process image, so a free that is taken late, or twice, is
- * never mistaken for that of a later sample at the same address. */
+ * never mistaken for the free of a later sample at the same address. */
 struct heaptap_free {
   uint64_t address;
   uint64_t serial; /* never 0 nor UINT64_MAX */
@@ -206,11 +207,11 @@ struct heaptap_free {
 /* Threads beyond this number hold nothing back. */
 #define HEAPTAP_SLOTS 256
 
-/* Written by one thread. Any entry may be read at any time: one that is half written belongs to no sample. */
+/* Written by one thread. Any entry may be read at any time: an entry that is half written belongs to no sample. */
 struct heaptap_slot {
-  uint32_t count; /* of the frees */
+  uint32_t count; /* the number of the frees */
   uint32_t reserved;
-  uint64_t weight; /* of the frees, bytes */
+  uint64_t weight; /* the weight of the frees, bytes */
   struct heaptap_free frees[HEAPTAP_SLOT_FREES];
 };
 
@@ -221,7 +222,7 @@ struct heaptap_pending {
   struct heaptap_slot slots[HEAPTAP_SLOTS];
 };
 
-/* How many frees there are, and in which slot they are: from 1 on; 0: in none. */
+/* The number of frees, and the number of their slot: from 1 on; 0: they are in no slot. */
 #define HEAPTAP_WHERE(slot, count) ((uint64_t)(slot) << 32 | (count))
 
 /* The reason for a dump, as the letter in its name. */
@@ -236,11 +237,11 @@ enum heaptap_dump_kind {
  * itself, because its stderr is closed. The collector prints them. */
 #define HEAPTAP_FINAL_PRINT_LEAKS 1
 
-/* Requests for something else than a profile. */
+/* Requests for something other than a profile. */
 enum heaptap_ask_kind {
   /* Records of the latest samples, at most `argument` of them, as JSON. */
   HEAPTAP_ASK_RECENT = 'R',
-  /* The same in the format of a log. */
+  /* The same records in the format of a log. */
   HEAPTAP_ASK_LOG = 'L',
   /* These three need no file and no answer; they take effect before the probe returns. */
   HEAPTAP_ASK_RESET = 'r',  /* forget all samples so far; `argument` is the lg_sample from now on */
@@ -268,8 +269,8 @@ enum heaptap_ask_kind {
 /*
  * What the threads of a process wait for, and how long. For debuggers and tests: the collector neither reads nor writes
  * it, so it may grow at its end without a new HEAPTAP_CONTROL_VERSION. The numbers only grow, until they wrap, and a
- * forked child continues with its parent's. A thread that has been counted needs the lock or the answer that it waits
- * for before it goes on, or it finds at its next look that there is one.
+ * forked child continues with its parent's. Before a thread that has been counted goes on, it needs the lock or the
+ * answer that it waits for. It may find this at its next look.
  */
 struct heaptap_waits {
   uint32_t size;       /* sizeof(struct heaptap_waits) */

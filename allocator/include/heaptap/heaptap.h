@@ -52,14 +52,14 @@ void sdallocx(void* pointer, size_t size, int flags);
  * Reads the value `name` into *old_value, of *old_length bytes, if old_value is not NULL; sets it from new_value, of
  * new_length bytes, if new_value is not NULL. Returns 0 or an errno value:
  *   ENOENT  there is no such name
- *   EPERM   the value cannot be read, or not be written
+ *   EPERM   the value cannot be read, or cannot be written
  *   EINVAL  wrong length or value
  *   EAGAIN  out of memory, or the collector did not answer in time
  *   EFAULT  the action failed (a dump: no heaptap collector records the process)
  */
 int mallctl(const char* name, void* old_value, size_t* old_length, void* new_value, size_t new_length);
 
-/* The same in two steps, for names that are used often. `mib` has room for *mib_length numbers. */
+/* mallctl in two steps, for names that are used often. `mib` has room for *mib_length numbers. */
 int mallctlnametomib(const char* name, size_t* mib, size_t* mib_length);
 int mallctlbymib(const size_t* mib, size_t mib_length, void* old_value, size_t* old_length, void* new_value,
                  size_t new_length);

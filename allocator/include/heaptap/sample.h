@@ -31,12 +31,12 @@ extern "C" {
 
 /* --- the library's part, which no other code may use --- */
 
-/* The bytes until the thread looks whether there is a sample. */
+/* The bytes until the thread checks whether there is a sample. */
 extern __thread uint64_t heaptap_sample_left __attribute__((tls_model("initial-exec"), visibility("hidden")));
 /* The number of samples that the library remembers, by a hash of their addresses. */
 #define HEAPTAP_SAMPLE_COUNTS 4096
 extern uint32_t heaptap_sample_counts[HEAPTAP_SAMPLE_COUNTS] __attribute__((visibility("hidden")));
-/* NULL: the block is no sample. */
+/* NULL: the block is not a sample. */
 const void* heaptap_sample_alloc_slow(const char* heap, const void* block, size_t size);
 const void* heaptap_sample_mark_slow(const char* heap, const void* block, size_t size);
 void heaptap_sample_free_slow(const char* heap, const void* block);
@@ -49,7 +49,8 @@ inline bool heaptap_heap_sample_alloc(const char* heap, const void* block, size_
          heaptap_sample_alloc_slow(heap, block, size) != NULL;
 }
 
-/* The block is about to be taken back; its memory is not yet reused. For every block, or at least for each sample. */
+/* The block is about to be taken back; its memory is not yet reused. To be called for every block, or at least for each
+ * sample. */
 inline void heaptap_heap_sample_free(const char* heap, const void* block) {
   const uint64_t hash = (uint64_t)(uintptr_t)block * 0x9e3779b97f4a7c15u >> 52;
   if (__builtin_expect(__atomic_load_n(&heaptap_sample_counts[hash], __ATOMIC_RELAXED) != 0, 0)) {
@@ -57,7 +58,7 @@ inline void heaptap_heap_sample_free(const char* heap, const void* block) {
   }
 }
 
-/* The same for blocks of no named heap. */
+/* These two are for blocks that belong to no named heap. */
 inline bool heaptap_sample_alloc(const void* block, size_t size) {
   return heaptap_heap_sample_alloc(NULL, block, size);
 }
@@ -71,8 +72,9 @@ void heaptap_heap_sample_free_range(const char* heap, const void* begin, size_t 
 
 /* --- for an allocator that has a bit to spare for each block --- */
 
-/* As heaptap_heap_sample_alloc, but the library does not remember the sample. If it returns true, the allocator does,
- * and calls heaptap_heap_mark_free when it takes the block back; for no other block. */
+/* Like heaptap_heap_sample_alloc, but the library does not remember the sample. If the function returns true, the
+ * allocator remembers the sample, and calls heaptap_heap_mark_free when it takes this block back, and for no other
+ * block. */
 inline bool heaptap_heap_mark_alloc(const char* heap, const void* block, size_t size) {
   return __builtin_expect(__builtin_sub_overflow(heaptap_sample_left, size, &heaptap_sample_left), 0) &&
          heaptap_sample_mark_slow(heap, block, size) != NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lets programs that were written for jemalloc compile and link with heaptap unchanged. The functions are those of
+ * Lets programs that were written for jemalloc compile and link with heaptap unchanged. The functions are in
  * heaptap/heaptap.h; the rest of jemalloc's header is here.
  */
 #ifndef JEMALLOC_H_

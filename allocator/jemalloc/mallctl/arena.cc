@@ -33,7 +33,7 @@ int Initialized(const Request& request) {
   return request.ReadOnly(arena == kDestroyedArenas ? HasDestroyedArenas() : FindArena(arena) != nullptr);
 }
 
-// All arenas share the free memory, so it goes back for all of them.
+// All arenas share the free memory, so a purge of one arena purges all of them.
 int Purge(const Request& request) {
   int error = request.RefuseBoth();
   if (error == 0) Trim();

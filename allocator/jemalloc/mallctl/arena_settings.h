@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a program can set for each arena and read back. Only the dirty decay time of arena 0 has an effect: what other
-// arenas free becomes arena 0's.
+// What a program can set for each arena and read back. Only the dirty decay time of arena 0 has an effect: memory that
+// other arenas free becomes arena 0's.
 //
 // Any thread, after StartProcess. Zero-initialised state is valid: nothing is set.
 #ifndef HEAPTAP_ALLOCATOR_JEMALLOC_MALLCTL_ARENA_SETTINGS_H_
@@ -16,7 +16,7 @@
 
 namespace heaptap {
 
-// Decay times in milliseconds. The last two are those of arenas that will be made.
+// Decay times in milliseconds. kNewArenas: the decay times of arenas that will be made.
 ssize_t ReadDirtyDecay(size_t arena);
 void SetDirtyDecay(size_t arena, ssize_t value);
 ssize_t ReadMuzzyDecay(size_t arena);

@@ -16,7 +16,7 @@
 namespace heaptap {
 namespace {
 
-// In jemalloc's format, which programs parse. The version is that of the names and their meaning.
+// In jemalloc's format, which programs parse. It is the version of the names and their meaning.
 constexpr char kVersion[] = "5.3.1-0-g0000000000000000000000000000000000000000 heaptap";
 
 int Version(const Request& request) { return request.ReadOnly(static_cast<const char*>(kVersion)); }

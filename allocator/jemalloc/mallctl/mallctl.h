@@ -3,10 +3,10 @@
 // mallctl(3) of jemalloc: names for values that can be read or set, and for actions. The names are in the other files
 // of this folder, by area.
 //
-// Any thread, no lock held. All return 0 or an errno value, as in jemalloc:
+// Any thread, no lock held. Functions that return int return 0 or an errno value, as in jemalloc:
 //
 //   ENOENT  there is no such name or MIB, it is not the name of a value, or it needs opt.prof, which is false
-//   EPERM   the value cannot be written, or not be read
+//   EPERM   the value cannot be written, or cannot be read
 //   EINVAL  a length does not fit the type of the value, or the new value is invalid
 //   EFAULT  the action failed
 //   EAGAIN  out of memory or room, or a timeout

@@ -23,7 +23,7 @@ constexpr Handler kNoEvents = Constant<uint64_t{0}>;
 size_t TheArenaOf(const Request& request) { return ArenaIndexOf(request.mib[2]); }
 size_t AllTogether(const Request&) { return kAllArenas; }
 
-// A figure of an arena, or with AllTogether of all.
+// A figure of an arena or, with AllTogether, of all arenas.
 template <auto kMember, auto kArena = TheArenaOf>
 int FromSnapshot(const Request& request) {
   SnapshotScope snapshot(kArena(request), request.snapshot);
@@ -274,7 +274,7 @@ constexpr Node kStatisticsNodes[] = {
     Shown("zero_reallocs", kNoBytes),
 };
 
-// Without a snapshot.
+// Reads the figure without a snapshot.
 size_t ApproximateActive() { return ReadFigure(&heaptap_statistics::active); }
 
 constexpr Node kApproximateNodes[] = {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// thread.*: the calling thread; tcache.*: thread caches that a program creates. They are only numbers here, because the
-// heaps keep the blocks ready.
+// thread.*: the calling thread; tcache.*: thread caches that a program creates. Thread caches are only numbers here,
+// because the heaps keep the blocks ready.
 #include "allocator/core/thread.h"
 
 #include <errno.h>
@@ -51,7 +51,7 @@ int CacheEnabled(const Request& request) {
   return request.Read(old_value);
 }
 
-// Likewise the largest cached block.
+// The size of the largest cached block has no effect either.
 constinit thread_local bool has_cache_maximum = false;
 constinit thread_local size_t cache_maximum = 0;
 

@@ -51,7 +51,7 @@ struct Request {
     return fits ? 0 : EINVAL;
   }
 
-  // The same for values that cannot be set.
+  // Like Read, for values that cannot be set.
   template <typename Value>
   int ReadOnly(const Value& value) const {
     int error = RefuseNew();
@@ -74,7 +74,7 @@ struct Request {
     return 0;
   }
 
-  // The same if the caller must give a new value.
+  // Like Write, but the caller must give a new value.
   template <typename Value>
   int Require(Value* value) const {
     return has_new() ? Write(value) : EINVAL;
@@ -119,7 +119,7 @@ constexpr NodeList IndexedListOf(const Node (&nodes)[kCount], bool (*accepts)(si
 
 constexpr Node Leaf(const char* name, Handler handler) { return {name, handler, nullptr}; }
 constexpr Node Inner(const char* name, const NodeList& children) { return {name, nullptr, &children}; }
-// The same for nodes that reports print. REQUIRES: the handler only reads.
+// Like Leaf and Inner, for nodes that reports print. REQUIRES: the handler only reads.
 constexpr Node ShownAs(const char* key, Node node, const char* title = nullptr) {
   node.key = key;
   node.title = title;
@@ -146,7 +146,7 @@ int Result(const Request& request) {
 inline bool IsBin(size_t index) { return index < kSmallClasses; }
 inline bool IsExtentClass(size_t index) { return index < kExtentClasses; }
 
-// The index of an arena as jemalloc means it: the number of arenas is an old synonym of kAllArenas.
+// The index of an arena, as jemalloc understands it: the number of arenas is an old synonym of kAllArenas.
 size_t ArenaIndexOf(size_t index);
 
 // The areas.

@@ -3,7 +3,7 @@
 // Writes a report in one of two forms: JSON without white space, or text in lines and tables. Some methods are for one
 // form only, and do nothing in the other. REQUIRES: the calls nest the JSON properly.
 //
-// Allocates nothing. Passes the report to `write` in NUL-terminated pieces; `write` may do anything, also allocate. For
+// Allocates nothing. Passes the report to `write` in NUL-terminated pieces; `write` may do anything, even allocate. For
 // one thread.
 #ifndef HEAPTAP_ALLOCATOR_JEMALLOC_STATS_EMITTER_H_
 #define HEAPTAP_ALLOCATOR_JEMALLOC_STATS_EMITTER_H_

@@ -37,7 +37,7 @@ class MemberPrinter {
   // Prints all members of a list at `depth` in the tree; the numbers before it in the MIB are 0. `prefix`: precedes the
   // key in the title of a line of text; nullptr: only members with their own title get a line.
   void Print(const NodeList& list, size_t depth, const char* prefix = nullptr) { PrintList(list, depth, prefix, true); }
-  // The same for a list whose names follow an index.
+  // Like Print, for a list whose names follow an index.
   void PrintAt(size_t index, const NodeList& list, size_t depth) {
     mib_[depth - 1] = index;
     Print(list, depth);

@@ -27,7 +27,7 @@ namespace heaptap {
 // destroyed arenas, a single arenas, b bins, l large sizes, x mutexes, e extents, h huge page shards.
 void PrintStatistics(WriteFunction write, void* opaque, const char* options);
 
-// The same to malloc_message or stderr, for stats_interval.
+// Prints the statistics to malloc_message or stderr, for stats_interval.
 void PrintStatistics(const char* options);
 // The exit handler of stats_print.
 void PrintStatisticsAtExit();
@@ -52,7 +52,7 @@ bool IsWanted(const char* key, bool is_outermost, const void* parts);
 
 void PrintGeneral(StatisticsEmitter* emitter);
 void PrintTotals(StatisticsEmitter* emitter, const Snapshot& snapshot, const StatisticsParts& parts);
-// `arena`: of these figures, as in snapshot.h.
+// `arena`: the arena of these figures, as in snapshot.h.
 void PrintArena(StatisticsEmitter* emitter, size_t arena, const Snapshot& snapshot, const StatisticsParts& parts);
 
 void PrintGlobalMutexes(StatisticsEmitter* emitter);
