@@ -3,9 +3,9 @@
 // What clients may ask of a running collector: the interface between the recording, which one thread owns, and the
 // threads that answer requests (HTTP).
 //
-// All calls are thread-safe. They wait for the recording's thread, at most kPatience; then Unavailable. PIDs are those
-// of the initial PID namespace; process ids keep an order from a later process with the same PID. NotFound: the process
-// is not recorded, or has ended.
+// All calls are thread-safe. They wait for the recording's thread for at most kPatience, then return Unavailable. PIDs
+// are those of the initial PID namespace; process ids keep an order from reaching a later process with the same PID.
+// NotFound: the process is not recorded, or has ended.
 #ifndef HEAPTAP_USERSPACE_API_COLLECTOR_H_
 #define HEAPTAP_USERSPACE_API_COLLECTOR_H_
 
@@ -36,9 +36,10 @@ class Collector {
 
   virtual ~Collector() = default;
 
-  // By PID. All clients share what this takes.
+  // By PID. All clients share the cost.
   virtual absl::StatusOr<std::vector<profile::ProcessSummary>> Processes(http::Asker& asker) = 0;
-  // What clients may be told of the process with this PID. Cheap, unlike Processes: nothing is read of other processes.
+  // What clients may be told of the process with this PID. Cheap, unlike Processes: the call reads nothing of other
+  // processes.
   virtual absl::StatusOr<profile::NamedProcess> Find(pid_t pid, http::Asker& asker) = 0;
   // The user who may look at the process besides root; none: there is no such user.
   virtual absl::StatusOr<std::optional<uid_t>> Owner(const profile::ProcessRef& process) = 0;
@@ -47,7 +48,7 @@ class Collector {
 
   // One profile at a time is made, and users take turns. ResourceExhausted: the asker has no time left (Asker::Pay).
   virtual absl::StatusOr<profile::Snapshot> Snapshot(const profile::ProcessRef& process, http::Asker& asker) = 0;
-  // The same, with blocks by size and age.
+  // Like Snapshot, with blocks by size and age.
   virtual absl::StatusOr<profile::Snapshot> DetailedSnapshot(const profile::ProcessRef& process,
                                                              http::Asker& asker) = 0;
   // Writes a dump into the collector's folder. Returns its path.
@@ -58,22 +59,24 @@ class Collector {
   // The memory of the process, heap or not.
   virtual absl::StatusOr<profile::ResidentBytes> Resident(const profile::ProcessRef& process, http::Asker& asker) = 0;
   virtual absl::Status SetActive(const profile::ProcessRef& process, bool active) = 0;
-  // Without a rate: back to the rate of the collector's rules, or else of the process.
+  // Without a rate, the process goes back to the rate of the collector's rules, or else to its own rate.
   virtual absl::Status SetRate(const profile::ProcessRef& process, std::optional<uint32_t> lg_sample) = 0;
 
   virtual absl::StatusOr<profile::CollectorFigures> Figures(http::Asker& asker) = 0;
-  // Whether the recording's thread works. Asks nothing of it and waits for nothing. Unavailable: not for kPatience.
+  // Whether the recording's thread works. Does not ask the thread and does not wait. Unavailable: the thread has not
+  // worked for kPatience.
   virtual absl::Status Health() const = 0;
   // Whether only processes of some control groups, or with some files, may be recorded.
   virtual bool IsRestricted() const = 0;
   // Waits until all that the kernel knew at the call is in books, tables and history.
   virtual absl::Status Settle() = 0;
 
-  // For the history. `known`: of the last survey; `interval`: between two surveys. Without paths, no process has
-  // changed. With paths, this thread reads them, so that its processor time tells what they cost.
+  // For the history. `known`: the activities of the last survey; `interval`: the time between two surveys. Without
+  // paths, no process counts as changed. With paths, the calling thread reads them, so that its processor time tells
+  // what they cost.
   virtual absl::StatusOr<profile::Survey> Survey(const profile::Activities& known, absl::Duration interval,
                                                  bool with_paths) = 0;
-  // At most recording::Surveys::kMaxStacks at a time.
+  // At most recording::Surveys::kMaxStacks stacks at a time.
   virtual absl::StatusOr<profile::SurveyedStacks> Stacks(const profile::ProcessRef& process,
                                                          const std::vector<uint64_t>& stack_ids) = 0;
 };

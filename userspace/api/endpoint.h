@@ -37,7 +37,7 @@ struct Call {
   const http::Access& access;
   http::Asker& asker;
   const http::Sleep& sleep;
-  HistoryPlace* history = nullptr;  // null: none is kept
+  HistoryPlace* history = nullptr;  // null: no history is kept
 };
 
 using Reply = absl::StatusOr<http::Response>;
@@ -81,7 +81,7 @@ absl::Span<const ProcessEndpoint> PageProcessEndpoints();
 
 // The processes that the peer may see, by PID. ResourceExhausted: the peer has no time left.
 absl::StatusOr<std::vector<profile::ProcessSummary>> VisibleProcesses(Call& call);
-// One of them. NotFound: there is none with this PID.
+// One of these processes. NotFound: there is none with this PID.
 absl::StatusOr<profile::NamedProcess> VisibleProcess(Call& call, pid_t pid);
 
 // The kernel's limit (PID_MAX_LIMIT).

@@ -11,8 +11,8 @@
 namespace heaptap::api {
 
 // The handler of a server for this collector, which answers any request. A process that the peer may not see is treated
-// as one that does not exist. No parameter is ever the path of a file. Refers to its arguments. `history`: null: none
-// is kept. Thread-safe for different calls.
+// as one that does not exist. No parameter is ever the path of a file. Refers to its arguments. `history`: null if no
+// history is kept. Thread-safe for different calls.
 http::Handler MakeHandler(Collector& collector, worker::Crews& crews, HistoryPlace* history = nullptr);
 
 }  // namespace heaptap::api

@@ -128,7 +128,7 @@ Reply DumpAll(Call& call) {
   return JsonAnswer(json::Json{{"dumps", std::move(list)}});
 }
 
-// Others would make the collector work for their questions.
+// Other users could make the collector work with such questions.
 Reply Settle(Call& call) {
   if (!call.access.SeesAll()) return absl::PermissionDeniedError("only root may wait for the whole recording");
   const absl::Status settled = call.collector.Settle();

@@ -2,7 +2,7 @@
 //
 // The history of processes, and marks in it.
 //
-//   GET history.json                    the services that there is a history of
+//   GET history.json                    the services that have a history
 //   GET history.json?name=N | pid=P     what they held over time: &since= &until= &points= &paths=
 //   GET history.json?...&at=T           what they held at one moment
 //   GET history/profile.json?...&at=T   the same for the page; with &from=T the difference to an earlier moment
@@ -46,7 +46,7 @@ using json::Json;
 constexpr uint32_t kMostPoints = 2000;
 constexpr uint32_t kMostPaths = 1000;
 constexpr size_t kMostMarkBytes = 200;
-// Year 9999, as far as texts of times go.
+// The end of the year 9999, the last year that texts of times can show.
 constexpr double kLastSecond = 253402300799;
 
 absl::Status NoHistory() { return absl::NotFoundError("the daemon keeps no history (--history none)"); }
@@ -58,7 +58,7 @@ http::Response JsonAnswer(const Json& document) {
 // Whole milliseconds, which the shortest text of the number shows.
 double Seconds(absl::Time time) { return static_cast<double>(absl::ToUnixMillis(time)) / 1000; }
 
-// Reads the history at the cost of the client. Has it looked at if it is not sound.
+// Reads the history at the cost of the client. If the history is not sound, has the writer check it.
 template <typename Read>
 auto Asked(Call& call, Read read) -> decltype(read()) {
   if (absl::Status status = call.asker.Pay(); !status.ok()) return status;
@@ -184,7 +184,7 @@ absl::StatusOr<absl::Time> Moment(const http::Request& request, const std::strin
     return absl::InvalidArgumentError(absl::StrCat(
         "the parameter ", name, " must be a time in seconds since 1970, or 0 or less, in seconds from now"));
   }
-  // Times of points are whole milliseconds, which binary fractions of a second are not.
+  // Times of points are whole milliseconds, but binary fractions of a second are not.
   return seconds > 0 ? absl::FromUnixMillis(std::llround(1000 * seconds)) : base::WallNow() + absl::Seconds(seconds);
 }
 
@@ -243,8 +243,8 @@ Reply History(Call& call) {
   return JsonAnswer(TimelineJson(*timeline, range));
 }
 
-// What one process allocated: its sum only grows. None: the timelines are of several processes, some of which may have
-// ended meanwhile.
+// What one process allocated between the two moments; its sum only grows. None: the timelines are of several processes,
+// some of which may have ended meanwhile.
 std::optional<double> AllocatedBetween(const history::Timeline& then, const history::Timeline& now) {
   const history::TimelinePoint& before = then.points[0];
   const history::TimelinePoint& after = now.points[0];
@@ -272,7 +272,7 @@ Reply MomentPage(Call& call) {
       .period = shown.profile.period,
       .has_allocated = shown.profile.has_allocated};
   std::vector<report::Measures> measures;
-  // A difference is no part of the resident memory.
+  // A difference is not a part of the resident memory.
   if (!call.request.Parameter("from").has_value()) page.resident_bytes = now->points[0].rss_bytes;
   if (call.request.Parameter("from").has_value()) {
     const absl::StatusOr<absl::Time> from = Moment(call.request, "from", base::WallNow());
@@ -302,7 +302,7 @@ Reply MomentPage(Call& call) {
       .body = report::PageData(named, named.paths(), page, {.pid = now->points[0].pid, .time = now->points[0].time})};
 }
 
-// The process in the history that the client means.
+// The number in the history of the process that the client means.
 absl::StatusOr<int64_t> MarkedProcess(Call& call, pid_t pid) {
   const absl::StatusOr<profile::NamedProcess> process = VisibleProcess(call, pid);
   if (!process.ok()) return process.status();

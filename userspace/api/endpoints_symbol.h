@@ -13,9 +13,10 @@
 
 namespace heaptap::api {
 
-// In one request. A large profile has some ten thousand.
+// The most addresses in one request. A large profile has some ten thousand.
 inline constexpr size_t kMaxAddresses = 1 << 17;
-// About the most that their names may take. A program chooses its names, and a client may send an address many times.
+// About the most bytes that the names of the addresses may take. A program chooses its names, and a client may send an
+// address many times.
 inline constexpr size_t kMaxSymbolBytes = 64 << 20;
 
 // GET and HEAD: whether there are symbols. POST of "0x<address>+0x<address>...": a line "0x<address>\t<name>" for each,

@@ -55,7 +55,7 @@ absl::StatusOr<std::vector<KnownProcess>> RunningProcesses(history::Database& da
   return processes;
 }
 
-// The first and the last point of each process since then, by its number in the database.
+// The first and the last point of each process since `since`, by the number of the process in the database.
 absl::StatusOr<absl::flat_hash_map<int64_t, Ends>> ReadEnds(history::Database& database,
                                                             const std::vector<KnownProcess>& processes, int64_t since) {
   absl::flat_hash_map<int64_t, Ends> ends;

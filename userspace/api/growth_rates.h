@@ -3,7 +3,8 @@
 // How fast the live memory of the running processes grows, from the history.
 //
 // A rate is the change from the first point of a process in the last kPeriod to its latest one. Its standard error is
-// that of the difference between the two points (report/changes.h). A change within seconds would be mostly noise.
+// the standard error of the difference between the two points (report/changes.h). A change within seconds would be
+// mostly noise.
 #ifndef HEAPTAP_USERSPACE_API_GROWTH_RATES_H_
 #define HEAPTAP_USERSPACE_API_GROWTH_RATES_H_
 
@@ -19,7 +20,7 @@ namespace heaptap::api {
 struct GrowthRate {
   // The period of a rate. A younger process has a rate since its first point.
   static constexpr absl::Duration kPeriod = absl::Minutes(10);
-  // With less, the start of a program would pass for growth.
+  // Over a shorter period, the start of a program would pass for growth.
   static constexpr absl::Duration kLeastPeriod = absl::Seconds(30);
 
   double bytes_per_minute = 0;
@@ -27,10 +28,10 @@ struct GrowthRate {
   absl::Duration period = {};
 };
 
-// By process id. A process with points of less than kLeastPeriod has no rate.
+// By process id. A process whose points span less than kLeastPeriod has no rate.
 using GrowthRates = absl::flat_hash_map<uint64_t, GrowthRate>;
 
-// Errors: as history/timeline.h. Thread-safe. Takes some hundredths of a second for a hundred processes.
+// Errors: see history/timeline.h. Thread-safe. Takes some hundredths of a second for a hundred processes.
 absl::StatusOr<GrowthRates> ReadGrowthRates(const std::string& file, absl::Time now);
 
 }  // namespace heaptap::api

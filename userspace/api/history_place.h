@@ -25,8 +25,8 @@ class HistoryPlace {
 
   const std::string& path() const { return path_; }
 
-  // How fast the running processes grow. At most kFresh old: the table of processes asks every two seconds, for all who
-  // look. Empty: nothing is known.
+  // How fast the running processes grow. The rates are at most kFresh old: the table of processes asks every two
+  // seconds, for everybody who looks at it. Empty: nothing is known.
   GrowthRates Growth() {
     base::MutexLock lock(&growth_mutex_);
     if (base::Now() >= growth_until_) {
@@ -38,7 +38,7 @@ class HistoryPlace {
     return growth_;
   }
 
-  // A reader says that the database is not sound for it. The writer looks at it, and sets it aside.
+  // To be called by a reader that finds the database not sound. The writer then checks the database, and sets it aside.
   void Suspect() { is_suspect_ = true; }
   bool TakeSuspicion() { return is_suspect_.exchange(false); }
 

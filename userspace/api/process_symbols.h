@@ -42,8 +42,8 @@ class ProcessSymbols {
     // Approximate limit for one call: addresses that are not found by then have no names. Hostile files can make each
     // lookup take as long as the symbolizer's limit, while other calls about processes of their user wait.
     absl::Duration patience = absl::Seconds(20);
-    // The names of one call, once for each address that has them. Programs choose their names: without a bound, a small
-    // file has names for all the memory that there is. Further addresses have no names.
+    // The bound for the names of one call, which count once for each address that has them. Programs choose their
+    // names: without a bound, the names of a small file could take all memory. Further addresses have no names.
     uint64_t name_bytes = 64 << 20;
     // How many users have a symbolizer. Beyond that, a user gets the place of the idle one whose last use was longest
     // ago, or waits for one. The symbolizers share the memory for answers.
@@ -65,7 +65,7 @@ class ProcessSymbols {
   std::vector<std::string> CommandLine(const profile::NamedProcess& process);
 
  private:
-  // A process that has the books of a snapshot at this moment; without a PID: it has ended.
+  // The process that has the books of a snapshot at this moment. Without a PID, the process has ended.
   struct Owner {
     pid_t pid = 0;
     uid_t user = base::kUnknownUser;
@@ -86,7 +86,7 @@ class ProcessSymbols {
     bool is_busy = false;
     uint64_t used = 0;  // number of its last use
   };
-  // Waits for the symbolizer of a user. Null: there was none until the deadline.
+  // Waits for the symbolizer of a user. Null: none was free by the deadline.
   worker::Symbolizer* Begin(uid_t user, base::Instant deadline);
   void End(uid_t user);
   std::string BuildId(const Owner& owner, const elf::Mapping& mapping);
@@ -94,7 +94,7 @@ class ProcessSymbols {
   Collector& collector_;
   worker::Crews& crews_;
   const Options options_;
-  // Free while symbolizers are at work, so that other calls can give up waiting.
+  // Not held while symbolizers are at work, so that other calls can give up waiting.
   base::Mutex mutex_;
   std::map<uid_t, OfUser> users_ ABSL_GUARDED_BY(mutex_);
   uint64_t uses_ ABSL_GUARDED_BY(mutex_) = 0;

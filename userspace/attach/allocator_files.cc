@@ -8,7 +8,7 @@
 namespace heaptap::recording {
 namespace {
 
-// Remembered files, most of them without an allocator. Reading one again costs a worker a millisecond.
+// The most files that are remembered. Most of them have no allocator. Reading one again costs a worker a millisecond.
 constexpr size_t kMaxKnown = 65536;
 
 // A thousand times what it takes for libheaptap.so. The time is the default, which a busy machine does not exceed.

@@ -52,7 +52,7 @@ class AllocatorFiles {
     uid_t payer;
     worker::Errands::JobId job;
     Done done;
-    // Who wants the same meanwhile, and perhaps has mapped the file when the first process no longer has.
+    // Others who want the same meanwhile. Their processes may still map the file when the first one no longer does.
     std::vector<std::pair<SeenFile, Done>> others;
   };
   std::map<worker::FileVersion, Reading> being_read_;

@@ -30,18 +30,19 @@ constexpr size_t kMaxFilesReported = 100;
 // and again, because the first samples through an unattached file are missed.
 constexpr absl::Duration kReleaseInterval = absl::Seconds(10);
 
-// Processes that a search looks at at the same time.
+// The most processes that a search looks at together.
 constexpr size_t kMaxSearched = 4;
-// A process that is late each time would keep the probes of all files. The mappings of recorded processes are known.
+// The most looks at a process that is late: one that is late each time would keep the probes of all files. The mappings
+// of recorded processes are known.
 constexpr int kMaxTries = 5;
 
-// For the files that tell a new rate. One that is later tells it later.
+// The longest wait for the files that tell a new rate. A file that takes longer tells it later.
 constexpr absl::Duration kTellPatience = absl::Seconds(2);
 
-// For the files of a process that a command attaches to.
+// The longest wait for the files of a process that a command attaches to.
 constexpr absl::Duration kFilesPatience = absl::Seconds(60);
 
-// 0: unknown.
+// The device of the root file system; 0: unknown.
 dev_t RootDevice() {
   struct stat root;
   return stat("/", &root) == 0 ? root.st_dev : 0;
@@ -221,7 +222,7 @@ void Allocators::ForgetFailures(base::Instant now) {
 
 void Allocators::TellRate(std::optional<uint32_t> lg_sample) {
   probe_files_.TellRate(lg_sample);
-  // The next process that maps a file makes it told again.
+  // When a process maps a file next, the file's processes are told the new rate.
   files_seen_.clear();
   // Shared, because answers may come after this call.
   const auto waits = std::make_shared<size_t>(0);
@@ -293,7 +294,7 @@ void Allocators::Release(base::Instant now) {
   unused = idle_.Due(unused, now);
   if (unused.empty()) return;
   absl::StatusOr<std::vector<pid_t>> processes = process::ListProcesses();
-  // A process that is missing there could map one of them.
+  // A process that is missing in the list could map one of them.
   if (!processes.ok()) return;
   search_ = {.unused = std::move(unused), .processes = *std::move(processes)};
   // From now on AttachSeen notes who maps one of them.
@@ -322,7 +323,7 @@ void Allocators::Search() {
   if (unused.empty()) return;
   probe_files_.Release(unused);
   for (const ProbeFiles::File file : unused) files_mapped_.erase(file);
-  // The next process that maps one of them makes it attached again.
+  // When a process maps one of them next, the file is attached again.
   files_seen_.clear();
 }
 

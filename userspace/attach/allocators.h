@@ -40,7 +40,7 @@
 
 namespace heaptap::recording {
 
-// The files of a process, and what they have of an allocator.
+// The files of a process, and the allocators in them.
 struct Inspection {
   base::Instant begin = {};
   process::Facts facts = {};
@@ -51,13 +51,13 @@ struct Inspection {
     process::AllocatorProbes probes;
   };
   std::vector<Found> files = {};                 // with a sampled allocator
-  std::vector<uint64_t> control_addresses = {};  // of control blocks, some of which may be empty
+  std::vector<uint64_t> control_addresses = {};  // of control blocks; some may be empty
   bool is_pending = false;                       // some files are being read
 };
 
 class Allocators {
  public:
-  // What it needs of others, which must outlive this object.
+  // The objects that this one uses. They must outlive it.
   struct Means {
     const bpf::Books& books;
     worker::Looks& looks;
@@ -66,15 +66,15 @@ class Allocators {
     const bpf::Pins* pins = nullptr;  // as for ProbeFiles
   };
   struct Options {
-    bool is_system_wide = false;  // nothing waits here, and processes have the files that they like
+    bool is_system_wide = false;  // no call waits here, and processes map any files that they like
     bool follow = false;          // attach for every process that maps a file
-    bool only_kept = false;       // attach to no other files than those of AttachFile
+    bool only_kept = false;       // attach only to the files of AttachFile
     bool looks_for_new = true;    // look at each file that a process maps, and attach to it
     base::SubordinateIds ids = {};
-    // System-wide: the process is to be looked at (again). The files that Inspect had to wait for have been read, or a
-    // file of it can be looked at only later.
+    // System-wide: the process is to be looked at (again): the files that Inspect had to wait for have been read, or
+    // one of its files can be looked at only later.
     std::function<void(pid_t)> look_again = {};
-    // The file has just got its probes, which the processes that mapped it before have missed.
+    // The file has just got its probes. Processes that mapped it before have missed them.
     std::function<void(const elf::Mapping&)> on_attached = {};
   };
   Allocators(const Means& means, Options options);
@@ -84,22 +84,24 @@ class Allocators {
   bool HasRoom(pid_t pid) const { return means_.looks.HasRoom(pid); }
   using InspectDone = std::function<void(absl::StatusOr<Inspection>)>;
   void Inspect(pid_t pid, InspectDone done);
-  // The same, and waits for it.
+  // Like Inspect, but waits for the result.
   absl::StatusOr<Inspection> InspectNow(pid_t pid);
-  // Waits until no file of this process is being read; whether some file of a process is.
+  // WaitFor waits until no file of this process is being read. IsWaiting: whether a file of any process is being read.
   void WaitFor(pid_t pid);
   bool IsWaiting() const { return !pending_.empty(); }
   bool HasAttached(const Inspection& inspection) const;
 
   // Looks at a file that any process has mapped, if it is new.
   void Look(const bpf::MappingEvent& event);
-  // Attaches to a file, and keeps its probes while no process maps it. Waits. As AttachAllocator.
+  // Attaches to a file, and keeps its probes even while no process maps it. Waits, and returns what AttachAllocator
+  // does.
   absl::StatusOr<bool> AttachFile(const SeenFile& file);
-  // Attaches to the files of a process. Waits, unless the recording is system-wide, and then prints errors.
+  // Attaches to the files of a process. Waits for that, except in a system-wide recording, where errors are printed
+  // instead.
   absl::Status AttachAll(const std::vector<Inspection::Found>& files, pid_t pid);
 
-  // The interval that processes are told before they start (ProbeFiles::TellRate). The files of AttachFile tell it from
-  // now on; waits for that. Other files that have probes tell it when a process maps them.
+  // Sets the interval that processes are told before they start (ProbeFiles::TellRate). The files of AttachFile tell it
+  // from now on, and this call waits for that. Other files that have probes tell it when a process maps them.
   void TellRate(std::optional<uint32_t> lg_sample);
 
   // Removes the probes from files that no process has mapped for some time (IdleFiles), so that their file systems can
@@ -120,8 +122,8 @@ class Allocators {
                   const absl::StatusOr<worker::MappedFile>& seen);
   void ForgetFailures(base::Instant now);
   void WaitForReader(pid_t pid, const SeenFile& file);
-  // Whose calls the probes for one process must watch: those of every process where the children are recorded too, or
-  // where the kernel would find none.
+  // The process to attach to for probes of one process: every process, if the children are recorded too, or if probes
+  // of this one would not reach it (HasMainThread).
   pid_t ProcessesToAttach(pid_t pid) const;
   bool IsWanted(const SeenFile& file) const {
     return !options_.only_kept || files_kept_.contains(file.identity.inode_address);
@@ -148,7 +150,7 @@ class Allocators {
   IdleFiles idle_;
   base::Instant files_looked_at_ = base::Instant::InfinitePast();
   base::Instant failures_forgotten_ = base::Instant::InfinitePast();
-  // For processes that map one of some files.
+  // A search for processes that map one of some files.
   struct FileSearch {
     std::set<ProbeFiles::File> unused;  // not found so far
     std::vector<pid_t> processes;       // still to be looked at

@@ -21,16 +21,18 @@ class IdleFiles {
 
   // How long a file on the root file system, which stays mounted, keeps its probes.
   static constexpr absl::Duration kLasting = absl::Minutes(15);
-  // The most such files at once: any user can start any number of programs. The longest idle go first.
+  // The most such files at once: any user can start any number of programs. The files that have been idle longest go
+  // first.
   static constexpr size_t kMostLasting = 64;
 
-  // `is_lasting`: the file is on the root file system. Others are due at once, so that theirs can be unmounted.
+  // `is_lasting`: the file is on the root file system. Other files are due at once, so that their file systems can be
+  // unmounted.
   void NoteAttached(File file, bool is_lasting);
   // A process maps the file, or did since the last call of Due.
   void NoteUsed(File file) { since_.erase(file); }
 
-  // Those of `unused`, which are all attached files that no process maps, whose probes should be removed. They stay due
-  // until they are used or are no longer among `unused`.
+  // The files of `unused` whose probes should be removed. `unused`: all attached files that no process maps. A file
+  // stays due until it is used or is no longer among `unused`.
   std::set<File> Due(const std::set<File>& unused, base::Instant now);
 
  private:

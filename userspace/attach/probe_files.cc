@@ -28,7 +28,8 @@ struct KnownProbe {
   enum class In { kAny, kWithPendingFrees, kOthers } in = In::kAny;  // allocators
 };
 
-// In the order of attaching: alloc comes last, so that no recorded sample has its free or dump request missed.
+// In the order of attaching: alloc comes last, so that the free or the dump request of a recorded sample is never
+// missed.
 constexpr KnownProbe kKnownProbes[] = {
     {HEAPTAP_PROVIDER, HEAPTAP_PROBE_DUMP, bpf::Program::kDump, HEAPTAP_PROBE_DUMP_SITE},
     {HEAPTAP_PROVIDER, HEAPTAP_PROBE_THREAD_NAME, bpf::Program::kThreadName, HEAPTAP_PROBE_THREAD_NAME_SITE},
@@ -50,7 +51,7 @@ constexpr absl::string_view kWhole = "whole";
 
 std::string PinOf(ProbeFiles::File file) { return absl::StrCat(kPinPrefix, absl::Hex(file), "_"); }
 
-// One for each probe of the contract; inlining duplicates some.
+// The most sites in a file. Each probe of the contract has one; inlining duplicates some.
 constexpr size_t kMaxSitesOfFile = 32;
 
 // Any user can create files with notes and map them. Each attached file costs descriptors and kernel memory, and keeps
@@ -62,11 +63,12 @@ constexpr size_t kMaxFilesOfUser = 32;
 constexpr size_t kMaxFailuresOfUser = 8;
 constexpr uid_t kRootUser = 0;
 
-// Some hundredths of a second on a quiet machine; with a link for each site, several times that. The kernel changes the
-// code of each process that maps the file, so a busy machine with many of them takes many seconds.
+// Attaching takes some hundredths of a second on a quiet machine; with a link for each site, several times as long. The
+// kernel changes the code of each process that maps the file, so a busy machine with many such processes takes many
+// seconds.
 constexpr absl::Duration kAttachTime = absl::Seconds(60);
 
-// The longest that AttachAllocator waits: longer, because the file is read first.
+// The longest that AttachAllocator waits. It exceeds kAttachTime, because the file is read first.
 constexpr absl::Duration kAttachPatience = absl::Seconds(70);
 
 absl::Status Named(absl::string_view name, const absl::Status& status) {
@@ -112,7 +114,7 @@ void ProbeFiles::Attach(const SeenFile& file, const process::AllocatorProbes& al
   attaching.payer = file.payer();
   attaching.done = std::move(done);
   if (!is_for_all) return StartAttaching(file, allocator, pid);
-  // First the rate: a process whose samples are recorded shall know it.
+  // The rate is told first, so that a process whose samples are recorded knows it.
   const worker::Errands::JobId job =
       rates_.Tell(file, allocator, [this, file, allocator, pid] { StartAttaching(file, allocator, pid); });
   if (job != worker::Errands::kNoJob) attaching.job = job;

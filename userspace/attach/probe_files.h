@@ -58,8 +58,8 @@ class ProbeFiles {
   // Whether the file is attached, and its processes are told the rate that TellRate has set.
   bool IsWhole(File file) const { return IsAttached(file) && rates_.IsTold(file); }
 
-  // What files that are attached for every process tell their processes (told_rates.h). Those that tell something else
-  // tell nothing until they are attached again, which is quick.
+  // Sets what files that are attached for every process tell their processes (told_rates.h). Files that tell something
+  // else tell nothing until they are attached again, which is quick.
   void TellRate(std::optional<uint32_t> lg_sample);
 
   // A user whose files the kernel refuses too often gets no further ones attached until this is called.
@@ -92,16 +92,17 @@ class ProbeFiles {
   struct Attaching {
     uid_t owner = 0;
     worker::FileVersion version = {};
-    // Who pays for its errand, and its job. The errand is the first or the second one.
+    // The user who pays for the errand under way, and its job. The first errand tells the rate, the second one
+    // attaches.
     uid_t payer = 0;
     worker::Errands::JobId job = worker::Errands::kNoJob;
     Done done = {};
-    // Who wants the same meanwhile. Their process may be another one, and even their file: the kernel may have given
-    // the address of a file that has gone to a new one.
+    // Calls that want the same meanwhile. Their process may be another one, and so may their file: the kernel may have
+    // given a new file the address of one that is gone.
     std::vector<Wanted> others = {};
   };
   void StartAttaching(const SeenFile& file, const process::AllocatorProbes& allocator, pid_t pid);
-  // Waits for an earlier call.
+  // Closes links in the background. Waits for an earlier call.
   void CloseInBackground(std::vector<base::FileDescriptor> links);
   absl::Status CheckRoom(const process::AllocatorProbes& allocator, uid_t owner) const;
   // The order for the worker, without the file.

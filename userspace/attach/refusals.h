@@ -19,7 +19,7 @@ namespace heaptap::recording {
 
 class Refusals {
  public:
-  // Beyond them, processes are looked at when they map a file or hit a probe.
+  // Beyond these bounds, processes are looked at when they map a file or hit a probe.
   static constexpr size_t kMaxProcesses = 1024;  // of one file
   static constexpr size_t kMaxFiles = 1024;
 

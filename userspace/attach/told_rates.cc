@@ -21,7 +21,7 @@ namespace {
 // Pins: rate_<File in hexadecimal>_<lg of the interval>.
 constexpr absl::string_view kPinPrefix = "rate";
 
-// Some hundredths of a second on a quiet machine.
+// Telling takes some hundredths of a second on a quiet machine.
 constexpr absl::Duration kTellTime = absl::Seconds(10);
 
 // No allocator runs the site. If a process jumps there, probe_any finds no program under this number.

@@ -35,8 +35,8 @@ class ToldRates {
   ToldRates(const ToldRates&) = delete;
   ToldRates& operator=(const ToldRates&) = delete;
 
-  // What is told from now on: lg of the interval, or nothing. Returns the links that told something else, to be closed:
-  // that takes some hundredths of a second for each. Their files are told again by Tell.
+  // Sets what is told from now on: lg of the interval, or nothing. Returns the links that told something else. The
+  // caller closes them, which takes some hundredths of a second for each. Tell attaches to their files again.
   std::vector<base::FileDescriptor> Set(std::optional<uint32_t> lg_sample);
 
   // Has a worker tell the processes of a file. `done` is called once, perhaps during this call. If the kernel refuses,
@@ -67,7 +67,7 @@ class ToldRates {
   const bpf::Pins* pins_;
   std::optional<uint32_t> wanted_ = {};
   std::map<File, Told> told_;
-  std::set<File> without_;  // have no site for it, or the kernel refuses
+  std::set<File> without_;  // files that have no site for it, or that the kernel refuses
 };
 
 }  // namespace heaptap::recording

@@ -31,9 +31,9 @@ struct AttachFlags {
   double seconds = 0;
 };
 
-// The error of RecordRunning; for a process that has no library of heaptap, with what doctor advises.
+// The error of RecordRunning, with doctor's advice if the process has no library of heaptap.
 absl::Status WithAdvice(const absl::Status& status, pid_t pid) {
-  // Others are gone, or have a library that takes no samples, which the message says.
+  // Other processes are gone, or have a library that takes no samples, which the message says.
   if (!absl::StrContains(status.message(), "has no sampled allocator")) return status;
   for (const daemon::Finding& finding : daemon::CheckProcess(pid)) {
     if (finding.subject != "sampled allocator" || finding.status.ok() || finding.remedy.empty()) continue;
@@ -52,7 +52,7 @@ int Attach(const AttachFlags& flags) {
   Priority priority;
   absl::StatusOr<std::unique_ptr<recording::Recorder>> recorder = recording::Recorder::Start(*options);
   if (!recorder.ok()) return Report(RightsFirst(recorder.status(), "heaptap attach"));
-  // It becomes readable at the end of the process even if the kernel dropped the event.
+  // The descriptor becomes readable at the end of the process even if the kernel dropped the event.
   const absl::StatusOr<base::FileDescriptor> pidfd = process::OpenPidfd(flags.pid);
   if (!pidfd.ok() && !absl::IsNotFound(pidfd.status())) return Report(pidfd.status());
   if (absl::Status status = (*recorder)->RecordRunning(flags.pid); !status.ok()) {

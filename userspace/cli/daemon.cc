@@ -289,7 +289,7 @@ absl::Status MakeFolder(const std::string& path, mode_t mode) {
   return absl::FailedPreconditionError(absl::StrCat("cannot create ", path, ": ", strerror(errno)));
 }
 
-// root trusts the contents of this folder, so only root may write to it.
+// Root trusts the contents of this folder, so only root may write to it.
 absl::Status CheckStateFolder(const std::string& path) {
   struct stat status;
   if (lstat(path.c_str(), &status) != 0) {
@@ -356,7 +356,7 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// Reads the configuration again, in a thread: to look up a user or a group can take long.
+// Reads the configuration again, in a thread: looking up a user or a group can take long.
 class Rereading {
  public:
   void Start(const std::vector<std::string>& arguments) {
@@ -370,7 +370,7 @@ class Rereading {
     base::MutexLock lock(&result_->mutex);
     result_->options = thread.status();
   }
-  // What the last Start has read, once.
+  // What the last Start has read, returned once. None: there is nothing new.
   std::optional<absl::StatusOr<DaemonOptions>> Take() {
     if (result_ == nullptr) return std::nullopt;
     base::MutexLock lock(&result_->mutex);
@@ -406,7 +406,7 @@ int Serve(const DaemonFlags& flags, const DaemonOptions& options, const std::vec
   signal(SIGHUP, SIG_DFL);
   Signals signals({SIGUSR1, SIGUSR2, SIGINT, SIGTERM, SIGHUP});
   if (!signals.status().ok()) return Report(signals.status());
-  // After the signals, which a thread that does not block them would take.
+  // The thread starts after the signals are blocked: a thread that does not block them would take them.
   const base::MessageThread messages;
   Priority priority;
   process::UseNicenessForSession();
@@ -431,7 +431,7 @@ int Serve(const DaemonFlags& flags, const DaemonOptions& options, const std::vec
   for (;;) {
     WaitForWork(daemon.recorder(), {daemon.questions_fd(), signals.fd(), libraries.fd()},
                 std::min(daemon.patience(), manager.watchdog_interval()));
-    // Before a question is answered: it may be whether all is done.
+    // This comes before questions are answered: a question may be whether all is done.
     libraries.Work();
     daemon.Work();
     if (const base::Instant now = base::Now(); now - alive >= manager.watchdog_interval()) {

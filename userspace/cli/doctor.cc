@@ -108,7 +108,7 @@ int ExitStatus(const Diagnosis& diagnosis) {
   return status;
 }
 
-// What must be there and is not, by name.
+// The names of what is required but missing.
 std::vector<std::string> Missing(const Diagnosis& diagnosis) {
   std::vector<std::string> names;
   const auto add = [&names](const std::vector<daemon::Finding>& findings) {

@@ -77,7 +77,7 @@ int PrintPath(const absl::StatusOr<std::string>& path) {
   return kSuccess;
 }
 
-// A dump with symbols whose names are looked up here: the daemon asks no servers.
+// Writes a dump with symbols whose names are looked up here, because the daemon asks no servers.
 absl::Status FetchAndName(const Client& client, const DumpFlags& flags, pid_t pid) {
   const absl::StatusOr<ProcessDocument> process = GetProcess(client, pid);
   if (!process.ok()) return process.status();

@@ -79,7 +79,7 @@ std::string PathText(const report::NamedProfile& profile, const report::Path& pa
   return absl::StrJoin(names, " < ");
 }
 
-// The times at which a row is printed: evenly spread, the last one among them.
+// The points for which a row is printed: evenly spread, including the last.
 std::vector<size_t> ShownPoints(size_t count) {
   std::vector<size_t> shown;
   const size_t rows = std::min(count, kShownRows);
@@ -88,7 +88,7 @@ std::vector<size_t> ShownPoints(size_t count) {
   return shown;
 }
 
-// "+14.1M~": marked if it may be noise.
+// The text of a change, such as "+14.1M~": marked if it may be noise.
 std::string GrowthText(const report::Measure& change, bool& has_noise) {
   const bool is_noise = report::IsNoise(change);
   has_noise |= is_noise;
@@ -176,7 +176,7 @@ absl::StatusOr<std::string> Target(const HistoryFlags& flags) {
   if (!until.ok()) return absl::InvalidArgumentError(absl::StrCat("--until ", until.status().message()));
   if (*since >= *until) return absl::InvalidArgumentError("--since must be before --until");
   const auto seconds = [](absl::Time time) { return absl::ToUnixMillis(time) / 1000; };
-  // Points of this second are among them.
+  // The range includes the points of the last second.
   return absl::StrCat(HistoryTarget(flags.subject), "&since=", seconds(*since), "&until=", seconds(*until) + 1,
                       "&points=", kPoints);
 }

@@ -91,7 +91,7 @@ std::string Text(const profile::Shown& how, const auto& value) {
   }
 }
 
-// Columns that go where the terminal is narrow, in this order: what people ask for least.
+// The columns that are left out where the terminal is narrow, in this order: people ask least for the first ones.
 constexpr absl::string_view kSpared[] = {"CONTEXTS", "SAMPLES", "LG", "ACTIVE", "ALLOCATOR", "RATE/s", "UPTIME"};
 
 int SpareOf(absl::string_view title) { return static_cast<int>(std::end(kSpared) - std::ranges::find(kSpared, title)); }

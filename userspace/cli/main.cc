@@ -32,10 +32,10 @@ std::vector<std::string> ForAStart() {
 // 32 MiB when such blocks are freed (mallopt(3)), and then keeps what tables and profiles have used in each of its
 // arenas.
 constexpr int kReturnedBytes = 1 << 20;
-// Free memory at the end of the heap that stays. To take it and to give it back makes a thread wait for others that
+// This much free memory stays at the end of the heap. Taking it and giving it back makes a thread wait for others that
 // change mappings.
 constexpr int kKeptBytes = 16 << 20;
-// By default each of a daemon's threads of the moment gets a heap of its own, which keeps what the thread has freed.
+// By default, each of a daemon's short-lived threads gets a heap of its own, which keeps what the thread has freed.
 constexpr int kArenas = 2;
 
 // Detects truncated output: a full disk, a closed pipe.

@@ -41,7 +41,7 @@ struct RecordingFlags {
 
 // Adds the options of every recording.
 void AddSamplingOptions(Command command, RecordingFlags& flags);
-// Adds these, -o and --report, for a recording of given processes.
+// Adds the options of every recording, and -o and --report, for a recording of given processes.
 void AddRecordingOptions(Command command, RecordingFlags& flags);
 
 // InvalidArgument: invalid values.
@@ -93,7 +93,7 @@ void WaitFor(const std::vector<int>& fds, base::Instant end);
 // Waits until the recorder has work or one of `others` is readable, at most `limit`.
 void WaitForWork(const recording::Recorder& recorder, const std::vector<int>& others, absl::Duration limit);
 
-// The same, at most kPumpInterval; then pumps.
+// Like WaitForWork, for at most kPumpInterval; then pumps.
 void WaitAndPump(recording::Recorder& recorder, const std::vector<int>& fds, absl::Duration limit);
 
 }  // namespace heaptap::cli

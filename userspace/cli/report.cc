@@ -42,11 +42,11 @@ struct ReportFlags {
   NamePlaces places;
   std::string subject;
   std::string base;
-  std::deque<bool> views = std::deque<bool>(ReportViews().size());  // which of them is asked for
+  std::deque<bool> views = std::deque<bool>(ReportViews().size());  // for each view, whether it is asked for
   std::string callers;
   std::string peek;
   std::string output = "-";
-  // What they show.
+  // What the views show.
   std::string by = "function";
   bool allocated = false;
   bool freed = false;
@@ -79,7 +79,7 @@ report::Show ToShow(const ReportFlags& flags) {
   return show;
 }
 
-// --callers has a tree.
+// --callers shows a tree, in which cut paths are marked.
 report::CutPaths CutPathsFor(const ReportFlags& flags, const View* view) {
   if (view != nullptr) return view->cut_paths;
   return flags.callers.empty() ? report::CutPaths::kBare : report::CutPaths::kMarked;
@@ -91,14 +91,14 @@ report::Roots RootsFor(const ReportFlags& flags) {
   return flags.by == kByAge ? report::Roots::kAges : report::Roots::kNone;
 }
 
-// Null: none of those with a flag.
+// Null: no view with a flag is chosen.
 const View* ChosenView(const ReportFlags& flags) {
   const absl::Span<const View> views = ReportViews();
   const auto chosen = std::ranges::find(flags.views, true) - flags.views.begin();
   return chosen == std::ssize(views) ? nullptr : &views[chosen];
 }
 
-// What is missing in a profile must not be missing in a view of it.
+// A view of a profile must say what is missing in the profile.
 void SayWarnings(const report::Subject& subject) {
   for (const std::string& warning : subject.warnings) {
     base::Say(absl::StrCat("missing: ", absl::StripPrefix(warning, "heaptap: ")));
@@ -142,7 +142,7 @@ absl::StatusOr<Seen> See(const ReportFlags& flags, const View* view) {
   return LookAtRoots(flags.socket, flags.subject, roots, absl::StrCat("--by ", flags.by));
 }
 
-// What is not known must not look like nothing.
+// An unknown figure must not look like zero.
 absl::Status CheckIsKnown(const ReportFlags& flags, const Seen& seen) {
   if (seen.subject.has_allocated || ToShow(flags).value == report::Value::kLive) return absl::OkStatus();
   const char* const option = flags.freed ? "--freed" : flags.allocated ? "--allocated" : "--alloc_objects";
@@ -150,7 +150,7 @@ absl::Status CheckIsKnown(const ReportFlags& flags, const Seen& seen) {
       option, ": of ", seen.subject.name, " only what is live is known, not what was allocated; leave out ", option));
 }
 
-// Whether the short form of what a process holds now is asked for, to which the history can add.
+// Whether the user asks for the short form of what a process holds now. The history can add to this form.
 bool IsPlain(const ReportFlags& flags, const View* view) {
   const report::Show show = ToShow(flags);
   return view == nullptr && flags.callers.empty() && flags.peek.empty() && flags.base.empty() &&

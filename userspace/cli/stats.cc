@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// heaptap stats: shows the figures of one process: those of its books and those of its allocator.
+// heaptap stats: shows the figures of one process, from its books and from its allocator.
 #include <stdio.h>
 #include <sys/types.h>
 

@@ -37,7 +37,7 @@ struct ViewFlags {
   bool no_source_paths = false;
 };
 
-// In the current folder, named after the dump or the process.
+// A file in the current folder, named after the dump or the process.
 std::string DefaultOutput(const std::string& subject) {
   std::string name(http::IsUrl(subject) ? FileNameOfUrl(subject) : profile::FileName(subject));
   for (char& letter : name) {

@@ -29,11 +29,11 @@
 namespace heaptap::worker {
 namespace {
 
-// Between two tries of a call that found no memory.
+// The pause between two tries of a call that found no memory.
 constexpr absl::Duration kPause = absl::Milliseconds(1);
 
-// After Limits::time: what hands may use of a processor, how often they are looked at, and how long an answer that is
-// there may take to be received.
+// After Limits::time: the processor time that hands may use, the interval at which they are looked at, and the time to
+// receive an answer that has already come.
 constexpr absl::Duration kMoreWork = absl::Milliseconds(5);
 
 // Whether hands that are late only wait for a processor. Not thread-safe.
@@ -52,8 +52,8 @@ class Lateness {
   std::optional<absl::Duration> before_;  // what they had used when they were late
 };
 
-// Processes that were killed and have not ended yet. One that waits in the kernel for a file system in user space ends
-// when that does.
+// Processes that were killed and have not ended yet. A process that waits in the kernel for a file system in user space
+// ends when the file system does.
 class Killed {
  public:
   void Add(pid_t pid) {
@@ -89,7 +89,7 @@ absl::StatusOr<Pair> MakePair() {
   return Pair{base::FileDescriptor(ends[0]), base::FileDescriptor(ends[1])};
 }
 
-// Its descriptors: 0, 1 and stderr.
+// The process has the descriptors 0, 1 and stderr only.
 absl::StatusOr<pid_t> Spawn(const char* kind, int standard_input, int standard_output) {
   AllKilled().Reap();
   posix_spawn_file_actions_t actions;
@@ -218,8 +218,8 @@ Answer Crew::Do(const Request& request, const Limits& limits) {
     if (ready == 0 && is_late) return end(too_late, false);
     if (ready <= 0) continue;
     if (polled[2].revents != 0) return end(absl::CancelledError("the collector ends"), false);
-    // What the reader has written counts before its end, or that of the hands, is noticed.
-    // A reader may have been taken over, so descriptors come from the hands only.
+    // What the reader has written is taken before its end, or the end of the hands, is noticed. A reader may have been
+    // taken over, so descriptors come from the hands only.
     Packet packet;
     if (polled[1].revents != 0) {
       absl::StatusOr<std::string> received = ReceiveBytes(from_reader_.get());

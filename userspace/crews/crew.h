@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Two processes that do one job after the other with what belongs to other users: HANDS open files of processes, and a
-// READER without any rights reads them.
+// Two processes that do one job after another with files and memory of other users: HANDS open files of processes, and
+// a READER without any rights reads them.
 //
 // The collector itself never holds a descriptor of such a file: even close(2) may wait for ever for a file system in
 // user space. Its request goes to the hands, from there with open descriptors to the reader, and the answer comes back
@@ -11,8 +11,8 @@
 //                                  `--------answer, if the file cannot be opened--^
 //
 // Both are this program, executed again from /proc/self/exe with a name of their own (RunIfWorker), three descriptors
-// and no inherited memory. They end with their socket. A late one is killed; if the kernel cannot end it, it is left
-// behind. Not thread-safe.
+// and no inherited memory. They end when their socket closes. A process that is late is killed; if the kernel cannot
+// end it, it is left behind. Not thread-safe.
 #ifndef HEAPTAP_USERSPACE_CREWS_CREW_H_
 #define HEAPTAP_USERSPACE_CREWS_CREW_H_
 
@@ -47,11 +47,11 @@ class Crew {
   Crew(const Crew&) = delete;
   Crew& operator=(const Crew&) = delete;
 
-  // Does one job. After any answer but those of a job's own status the crew is not usable again (is_usable).
+  // Does one job. The crew is not usable again if the status of the answer is not the job's own (is_usable).
   Answer Do(const Request& request, const Limits& limits);
   bool is_usable() const { return is_usable_; }
 
-  // How long the processes were ready to run and had no processor, since their start or the last call of this.
+  // How long the processes were ready to run but had no processor, since their start or the last call.
   absl::Duration TakeProcessorWait();
 
   pid_t hands() const { return hands_; }

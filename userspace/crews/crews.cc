@@ -17,7 +17,8 @@ namespace {
 // How many crews try to do a job.
 constexpr int kMaxAttempts = 2;
 
-// Somebody may have killed the crew, for which the file is not to blame; a file that kills it does so again.
+// Whether another crew is tried. Somebody may have killed the crew, which is not the file's fault; a file that kills
+// its crew does so again.
 bool IsLost(const absl::Status& status) { return absl::IsUnavailable(status) || absl::IsAborted(status); }
 
 }  // namespace

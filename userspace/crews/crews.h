@@ -23,7 +23,7 @@ namespace heaptap::worker {
 
 class Crews {
  public:
-  // Crews at work. Each has two processes.
+  // The most crews at work. Each has two processes.
   static constexpr size_t kMaxAtWork = 8;
   static constexpr size_t kMaxIdle = 2;
   static constexpr absl::Duration kMaxIdleTime = absl::Seconds(10);
@@ -35,7 +35,7 @@ class Crews {
   // Does a job for the files of one user: with an idle crew of this user, or a new one. Each job of base::kUnknownUser
   // gets a crew of its own. Waits for a crew, and for room, within the job's limits.
   Answer Do(uid_t user, const Request& request, const Limits& limits);
-  // Does a job of the hands alone, by hands that then end. If they die, others do it again, once.
+  // Does a job of the hands alone, by hands that then end. If they die, other hands repeat it once.
   Answer DoByHands(const Request& request, const Limits& limits);
 
   // Gives up all jobs, also future ones: they return Cancelled.
@@ -54,7 +54,7 @@ class Crews {
     std::unique_ptr<Crew> crew;
   };
 
-  // Takes a place among the jobs at work. Unavailable: there was none until the deadline. Cancelled.
+  // Takes a place among the jobs at work. Unavailable: there was no place by the deadline. Cancelled.
   absl::Status Begin(base::Instant deadline);
   void EndJob();
   Answer DoBefore(base::Instant deadline, Crew& crew, const Request& request, Limits limits);

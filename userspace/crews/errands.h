@@ -22,26 +22,26 @@ namespace heaptap::worker {
 
 class Errands {
  public:
-  // At work, of one user.
+  // The most jobs at work, of one user and of root.
   static constexpr size_t kMaxOfUser = 2;
   static constexpr size_t kMaxOfRoot = 4;
   // A user's share of the time that passes, and the time that may be used at once after a quiet time. The unwind tables
   // of a large program take a second.
   static constexpr double kShare = 0.25;
   static constexpr absl::Duration kBurst = absl::Seconds(20);
-  // Jobs of one user that wait. Further ones fail (Unavailable).
+  // The most jobs of one user that wait. Further ones fail (Unavailable).
   static constexpr size_t kMaxWaiting = 4096;
 
   using Done = std::function<void(Answer)>;
   using JobId = UserThreads::Id;
-  static constexpr JobId kNoJob = 0;  // also of a job that found no room
+  static constexpr JobId kNoJob = 0;  // also returned for a job that found no room
 
   explicit Errands(Urgency urgency, base::SubordinateIds ids = {}, absl::Duration burst = kBurst);
   // Gives up all jobs.
   ~Errands() { crews_.Cancel(); }
 
-  // Begins a job for the files of `user` (Crews::Do), or by hands of its own (Job::kAnswer). `payer`: whose account the
-  // time is of. `done` is called once, in HandleDone, unless this object ends before.
+  // Begins a job for the files of `user` (Crews::Do), or by hands of its own (Job::kAnswer). `payer`: the user whose
+  // account pays for the time. `done` is called once, in HandleDone, unless this object ends before.
   JobId Start(uid_t payer, uid_t user, Request request, const Limits& limits, Done done);
   JobId Start(uid_t user, Request request, const Limits& limits, Done done) {
     return Start(user, user, std::move(request), limits, std::move(done));
@@ -51,7 +51,7 @@ class Errands {
   // To be called when somebody waits for the job.
   void Hasten(uid_t payer, JobId job) { threads_.Hasten(payer, job); }
 
-  // As those of UserThreads.
+  // Like those of UserThreads.
   int fd() const { return threads_.fd(); }
   void HandleDone() { threads_.HandleDone(); }
   bool IsIdle() const { return threads_.IsIdle(); }

@@ -2,14 +2,14 @@
 //
 // What the collector needs of other processes at once, through hands (crew.h).
 //
-// A user can make the hands wait for ever. So each call has a time limit; then the hands are killed and replaced, and
-// the process rests: calls about it fail for a second, and longer each time. Time in which the hands only wait for a
-// processor is not the process's fault, and has a longer limit. Whoever works for several users lets them pay for the
+// A user can make the hands wait for ever. So each call has a time limit. After that the hands are killed and replaced,
+// and the process rests: calls about it fail for a second, and longer each time. Time in which the hands only wait for
+// a processor is not the process's fault, and has a longer limit. Whoever works for several users lets them pay for the
 // time of the calls (looks.h).
 //
-// PIDs may be reused: the caller checks afterwards that the PID still means the same process. Errors of all calls: as
-// process/maps.h and process/control_block.h; DeadlineExceeded: this process was late; Unavailable: it rests, or
-// there are no hands. Both may pass.
+// PIDs may be reused: the caller checks afterwards that the PID still means the same process. Errors of all calls:
+// those of process/maps.h and process/control_block.h; DeadlineExceeded: this process was late; Unavailable: it rests,
+// or there are no hands. Both may pass.
 //
 // Not thread-safe.
 #ifndef HEAPTAP_USERSPACE_CREWS_HANDS_H_
@@ -52,8 +52,8 @@ inline bool MayPass(const absl::Status& status) {
 
 struct HandsBounds {
   absl::Duration patience;
-  // The same while the hands are ready to run, as on a machine with more work than processors. Less than `patience`:
-  // there is no difference.
+  // The patience while the hands are ready to run, as on a machine with more work than processors. A value below
+  // `patience` has no effect.
   absl::Duration longest = absl::ZeroDuration();
 };
 
@@ -62,7 +62,8 @@ class Hands {
   using Bounds = HandsBounds;
   // A thousand times what a call takes on a quiet machine.
   static constexpr Bounds kDefault = {.patience = absl::Milliseconds(500), .longest = absl::Seconds(5)};
-  // For the start of new hands, which a busy machine can delay, and no other process. Who is more patient waits longer.
+  // The time for the start of new hands, which a busy machine can delay, but no other process can. If `patience` is
+  // longer, it counts instead.
   static constexpr absl::Duration kStartTime = absl::Seconds(1);
   static constexpr base::RetryPauses kRest = {.first = absl::Seconds(1), .most = absl::Seconds(20)};
 
@@ -71,7 +72,7 @@ class Hands {
   absl::StatusOr<std::vector<elf::Mapping>> ReadExecutableMappings(pid_t pid);
   absl::StatusOr<process::Facts> Facts(pid_t pid);
   absl::StatusOr<process::StartFacts> StartFacts(pid_t pid);
-  // The names of those of the threads that live.
+  // The names of the given threads, without threads that have ended.
   absl::StatusOr<std::map<uint32_t, std::string>> ThreadNames(pid_t pid, absl::Span<const uint32_t> tids);
   // By PID. Processes are left out if the hands are late.
   std::map<uint32_t, process::MemoryUse> MemoryUse(absl::Span<const uint32_t> pids);
@@ -82,13 +83,13 @@ class Hands {
                                   const heaptap_file_key* key = nullptr);
   // The version of the file that is mapped there, without a look at the file itself.
   absl::StatusOr<FileVersion> Version(pid_t pid, const elf::Mapping& mapping);
-  // Does something with a control block, after `is_current` was true while the process was open. Returns the block that
-  // was read; zero after other orders.
+  // Carries out an order on a control block, if `is_current` returns true while the process is open. Returns the block
+  // that was read; after other orders, a block of zeros.
   absl::StatusOr<heaptap_control> Control(pid_t pid, const ControlOrder& order, std::function<bool()> is_current);
-  // What a process holds back in its struct heaptap_pending at `address`; `is_current`: as above.
+  // The frees that a process holds back in its struct heaptap_pending at `address`; `is_current`: as for Control.
   absl::StatusOr<std::vector<heaptap_free>> PendingFrees(pid_t pid, uint64_t address, std::function<bool()> is_current);
 
-  // How long the hands only waited for a processor in the calls since the last one of this.
+  // How long the hands only waited for a processor, in the calls since TakeProcessorWait was called last.
   absl::Duration TakeProcessorWait();
 
  private:

@@ -15,7 +15,7 @@
 namespace heaptap::worker {
 namespace {
 
-// Looks under way. One user has one, so that those of others need not wait for it.
+// The most looks under way. One user has one, so that the looks of others need not wait for it.
 constexpr size_t kMaxOfAll = 6;
 constexpr size_t kMaxOfRoot = 2;
 
@@ -23,8 +23,8 @@ constexpr size_t kMaxOfRoot = 2;
 // than a hundred looks.
 constexpr absl::Duration kMaxIdleTime = absl::Seconds(15);
 
-// The patiences of the hands that one look may take. On a busy machine the files of a large process take some tenths of
-// a second.
+// How many times the patience of the hands one look may take. On a busy machine the files of a large process take some
+// tenths of a second.
 constexpr int kMaxPatiences = 10;
 
 absl::StatusOr<LookedAt> LookAtProcess(Hands& hands, int identify, pid_t pid, absl::Duration time) {

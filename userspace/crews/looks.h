@@ -2,7 +2,7 @@
 //
 // Looks at processes and their mapped files for a thread that waits for nobody: hands look, and what they have seen
 // comes later, on the thread that owns this object. Users take turns (user_threads.h): the user of a process pays for
-// the time of the look, also where it waits for that process. Not thread-safe.
+// the time of the look, including the time in which it waits for that process. Not thread-safe.
 //
 // PIDs may be reused: the caller checks afterwards that the PID still means the same process.
 #ifndef HEAPTAP_USERSPACE_CREWS_LOOKS_H_
@@ -51,40 +51,40 @@ class Looks {
   static constexpr absl::Duration kBurst = absl::Milliseconds(200);
   // The most looks of one user that wait.
   static constexpr size_t kMaxWaiting = 64;
-  // Files of one process that are looked at. Large programs map hundreds.
+  // The most files of one process that are looked at. Large programs map hundreds.
   static constexpr size_t kMaxFiles = 4096;
 
   enum class Place {
     kOwnThreads,
     kCaller,  // each call does its work and calls `done` itself, for an owner that has nothing else to do
   };
-  // `identify`: the descriptor of this program, which must stay open. `bounds`: of the hands. `waiting`: of one user;
-  // further ones are for later (HasRoom).
+  // `identify`: the descriptor of this program, which must stay open. `bounds`: of the hands. `waiting`: the most looks
+  // of one user that wait; further ones are for later (HasRoom).
   Looks(int identify, base::SubordinateIds ids, const Hands::Bounds& bounds, size_t waiting = kMaxWaiting,
         Place place = Place::kOwnThreads);
 
-  // Whether one more look may begin for the user of this process, which is known without a look.
+  // Whether another look may begin for the user of this process. The user is known without a look.
   bool HasRoom(pid_t pid) const { return HasRoomFor(PayerOf(pid)); }
-  // The same, of a user as PayerOf tells.
+  // Like HasRoom, for a user that PayerOf has returned.
   bool HasRoomFor(uid_t payer) const { return threads_.HasRoom(payer); }
 
-  // REQUIRES for all: HasRoom. Errors are those of Hands. `done` is called once, unless this object ends before.
+  // The calls below REQUIRE HasRoom. Errors are those of Hands. `done` is called once, unless this object ends before.
   //
-  // At all files of a process.
+  // Looks at all files of a process.
   using InspectDone = std::function<void(absl::StatusOr<LookedAt>)>;
   void Inspect(pid_t pid, InspectDone done);
-  // At one file that a process has mapped (Hands::Look).
+  // Looks at one file that a process has mapped (Hands::Look).
   using FileDone = std::function<void(absl::StatusOr<MappedFile>)>;
   void Look(pid_t pid, const elf::Mapping& mapping, FileDone done);
-  // Any work of hands, in another thread. `identify`: the descriptor for Hands::Look.
+  // Begins any work of hands, in another thread. `identify`: the descriptor for Hands::Look.
   using Work = std::function<void(Hands&, int identify)>;
   void Start(pid_t pid, Work look, std::function<void()> done);
 
-  // Who pays for a look at the process: the user who may look at it, and for subordinate ids their user.
+  // The user who pays for a look at the process: the one who may look at it, or for a subordinate id, its user.
   // base::kUnknownUser: the process has ended.
   uid_t PayerOf(pid_t pid) const;
 
-  // As those of UserThreads.
+  // Like those of UserThreads.
   int fd() const { return threads_.fd(); }
   void HandleDone() { threads_.HandleDone(); }
   bool IsIdle() const { return threads_.IsIdle(); }

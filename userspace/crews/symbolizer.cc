@@ -26,7 +26,7 @@ std::vector<Frames> Symbolizer::Symbolize(uid_t user, const JobFile& job_file,
   const Answer answer = crews_.Do(user, {.job = Job::kDebugLinks, .file = job_file}, options_.limits);
   const absl::StatusOr<FileFacts> facts = DecodeFacts(answer.bytes);
   if (!answer.status.ok() || !facts.ok()) return result;
-  // Another build than the one that was mapped has other functions there.
+  // A build other than the mapped one has other functions at these offsets.
   if (const std::string& mapped = job_file.mapping.build_id; !mapped.empty() && mapped != facts->links.build_id) {
     return result;
   }

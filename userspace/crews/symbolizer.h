@@ -4,8 +4,8 @@
 //
 // Names come from the .symtab of the mapped file, the .symtab of its debug file, and the .dynsym and the mini debug
 // information of the mapped file; inlined functions, files and lines come from the debug information of the mapped
-// file, else of its debug file. Debug files belong to root (worker.cc), so never a file that the process could have
-// written, or the caller of this class fetches them.
+// file, else of its debug file. Debug files belong to root (worker.cc), so that the process cannot have written them,
+// or the caller of this class fetches them.
 //
 // The mapped file may be hostile. A crew reads it (crew.h). A file that crashes, stalls or bloats its reader loses only
 // its own names: what was found before counts, and the stage that failed is not tried again with this file.
@@ -38,7 +38,7 @@
 
 namespace heaptap::worker {
 
-// Bound of the addresses that one job looks up.
+// The most addresses that one job looks up.
 inline constexpr size_t kMaxBatch = 1 << 14;
 
 class Symbolizer {
@@ -56,16 +56,16 @@ class Symbolizer {
     std::function<std::vector<base::FileDescriptor>(const symbolize::DebugLinks& links, const std::string& path)>
         open_linked = {};
     // Called for a file whose debug information names another one that it shares with others (.gnu_debugaltlink): opens
-    // it at its place of that machine. It is used if it has the build-id that `links` wants, may be hostile, and so may
-    // `links`. Invalid: there is none. Null: those below debug_root only.
+    // it at its place of that machine. The file is used if it has the build-id that `links` wants. The file may be
+    // hostile, and so may `links`. Invalid: there is none. Null: only files below debug_root are used.
     std::function<base::FileDescriptor(const symbolize::DebugLinks& links, const std::string& path)> open_shared = {};
   };
 
   // `crews` must outlive this object.
   Symbolizer(Crews& crews, Options options);
 
-  // The frames of each of `file_offsets`, in any order, of a file of `user`. Of the file's mapping, the path is used
-  // for the folder of .gnu_debuglink too; if it has a build-id and the file another one, there are no frames. Each
+  // The frames of each of `file_offsets`, in any order, in a file of `user`. The path in the file's mapping also gives
+  // the folder of .gnu_debuglink. If the mapping has a build-id and the file has another one, there are no frames. Each
   // offset lies inside an instruction: a return address minus 1. One call for many offsets is much cheaper than many
   // calls. Frames are empty where nothing was found: not an ELF file, no symbols, not code, an unreadable file.
   std::vector<symbolize::Frames> Symbolize(uid_t user, const JobFile& job_file,

@@ -18,11 +18,11 @@
 namespace heaptap::worker {
 namespace {
 
-// Between two looks at accounts that were used up.
+// The pause between two looks at accounts that were used up.
 constexpr absl::Duration kLongestWait = absl::Milliseconds(20);
 
-// Does the work, which began at `begin`, in a thread that is new then. Returns how long it took, without the time in
-// which it only waited for a processor.
+// Does the work, in a thread that was started at `begin`. Returns how long it took, without the time in which it only
+// waited for a processor.
 absl::Duration TimeOf(const UserThreads::Work& work, base::Instant begin) {
   const absl::Duration processor_wait = work();
   const absl::Duration own_wait = process::ProcessorWaitOf(gettid());

@@ -3,9 +3,9 @@
 // Work for a thread that waits for nobody: other threads do it, and its end is passed on to the thread that owns this
 // object.
 //
-// Users take turns. Each user has little work under way at a time, and an account of the time that it takes: the work
-// of a user who has used it up waits, that of others does not. Nobody pays for time without a processor, which others
-// use. Not thread-safe.
+// Users take turns. Each user has little work under way at a time, and an account of the time that the work takes. The
+// work of a user who has used up the account waits; the work of others does not. Nobody pays for time without a
+// processor, which others use. Not thread-safe.
 #ifndef HEAPTAP_USERSPACE_CREWS_USER_THREADS_H_
 #define HEAPTAP_USERSPACE_CREWS_USER_THREADS_H_
 
@@ -36,7 +36,7 @@ namespace heaptap::worker {
 class UserThreads {
  public:
   struct Bounds {
-    // Under way.
+    // The most jobs under way.
     size_t of_user = 1;
     size_t of_root = 1;
     size_t of_all = 1;
@@ -48,10 +48,10 @@ class UserThreads {
     // Start does the work itself and calls `done`, for an owner that has nothing else to do. No other bound holds.
     bool is_in_caller = false;
   };
-  // In a thread of its own. It uses only what is thread-safe, or its own. Returns how long the processes that it waited
-  // for were ready to run and had no processor.
+  // Runs in a thread of its own. Uses only what is thread-safe, or what belongs to it. Returns how long the processes
+  // that it waited for were ready to run but had no processor.
   using Work = std::function<absl::Duration()>;
-  // In the owner's thread, within HandleDone.
+  // Runs in the owner's thread, within HandleDone.
   using Done = std::function<void()>;
   using Id = uint64_t;
 
@@ -62,7 +62,7 @@ class UserThreads {
   UserThreads& operator=(const UserThreads&) = delete;
 
   bool HasRoom(uid_t user) const;
-  // Whose account pays for this user: that of a subordinate id is its user's.
+  // The user whose account pays for this user. A subordinate id uses the account of its user.
   uid_t PayerFor(uid_t user) const { return accounts_.ids().OwnerOf(user); }
   // REQUIRES: HasRoom. `done` is called once, after the work, unless this object ends before.
   Id Start(uid_t user, Work work, Done done);
@@ -71,16 +71,16 @@ class UserThreads {
   // Another user waits for the same work. Work that has not begun begins in the first turn of one of its users, and
   // that user pays. Nothing happens if the other user has no room.
   void Join(uid_t user, Id id, uid_t other);
-  // The work is the next of its user to begin, if it has not begun.
+  // Makes the work the next of its user to begin, if it has not begun.
   void Hasten(uid_t user, Id id);
 
   // Becomes readable when work has been done.
   int fd() const { return is_done_.get(); }
   // Passes on what has been done, and begins work that was waiting. To be called regularly.
   void HandleDone();
-  // Nothing waits, is under way, or was not passed on.
+  // Whether nothing waits, is under way, or is still to be passed on.
   bool IsIdle() const;
-  // Handles what is done until `is_over`; false: not by the deadline.
+  // Handles what is done until `is_over` returns true. False: it did not by the deadline.
   bool WaitUntil(absl::FunctionRef<bool()> is_over, base::Instant deadline);
 
  private:

@@ -28,8 +28,8 @@ namespace {
 
 constexpr absl::Duration kTick = absl::Seconds(1);
 
-// How old the facts in the history may be, so the service of a process that has changed it. Reading the facts of all
-// processes for each point would cost more than the point.
+// How old the facts in the history may be, such as the service of a process that has changed its service. Reading the
+// facts of all processes for each point would cost more than the point.
 constexpr absl::Duration kFactsOfHistory = absl::Minutes(10);
 
 // A question that has no answer yet is asked again after this time.
@@ -191,7 +191,7 @@ Answer Daemon::AskLater(LaterQuestion<Answer> question, http::Asker* asker) {
 }
 
 absl::StatusOr<std::vector<profile::ProcessSummary>> Daemon::Processes(http::Asker& asker) {
-  // What is known, or the task to sum up, which is given up with `summing`.
+  // What is known, or the task to sum up the tallies, which is given up when `summing` is destroyed.
   struct Plan {
     std::optional<std::vector<profile::ProcessSummary>> known;
     std::shared_ptr<const int> summing;
@@ -214,7 +214,8 @@ absl::StatusOr<std::vector<profile::ProcessSummary>> Daemon::Processes(http::Ask
   if (absl::Status paid = asker.Pay(); !paid.ok()) return paid;
   const base::Instant begin = base::Now();
   auto sums = recording::SumAllTallies(recorder_->entries());
-  // Whose tallies they are does not depend on who asks, and Queries bounds how often they are summed up.
+  // The asker does not pay: the tallies are those of all processes, whoever asks, and Queries bounds how often they are
+  // summed up.
   asker.ChargeAtMost(absl::ZeroDuration());
   if (!sums.ok()) return sums.status();
   return Ask<absl::StatusOr<std::vector<profile::ProcessSummary>>>(

@@ -4,7 +4,7 @@
 //
 // One thread, the recording's, owns the recording: it calls Work when a descriptor of the recorder or questions_fd() is
 // readable, or when patience() has passed. Calls of clients (collector.h) come from other threads, and Work answers
-// them. What takes long, reading tallies and writing dumps, the threads of the clients do themselves.
+// them. The threads of the clients do themselves what takes long: reading tallies and writing dumps.
 #ifndef HEAPTAP_USERSPACE_DAEMON_DAEMON_H_
 #define HEAPTAP_USERSPACE_DAEMON_DAEMON_H_
 
@@ -56,7 +56,7 @@ class Daemon : public api::Collector {
   absl::Duration patience() const;
   void Work();
 
-  // These dumps are written in the background, which prints their errors.
+  // These dumps are written in the background, where their errors are printed.
   void DumpAll() { recorder_->DumpAll(HEAPTAP_DUMP_MANUAL); }
   // PID 0: the process with the most live memory.
   void DumpOne(pid_t pid);
@@ -89,19 +89,19 @@ class Daemon : public api::Collector {
 
   Daemon(std::unique_ptr<recording::Recorder> recorder, base::FileDescriptor asked, bool is_restricted)
       : recorder_(std::move(recorder)), asked_(std::move(asked)), is_restricted_(is_restricted) {}
-  // Passes a question to the recording's thread and waits for the answer, without a lock or a turn that others need.
-  // `asker` pays for the thread's time; null: nobody does. ResourceExhausted of the question: not yet, it is asked
+  // Passes a question to the recording's thread and waits for the answer, while holding no lock and no turn that others
+  // need. `asker` pays for the thread's time; null: nobody does. A question that returns ResourceExhausted is asked
   // again.
   template <typename Answer>
   Answer Ask(std::function<Answer(recording::Recorder&)> question, http::Asker* asker = nullptr);
-  // The same for a question whose answer comes later: it calls `done` once, itself or in a later Pump. The asker does
-  // not pay for that Pump.
+  // Like Ask, for a question whose answer comes later: the question calls `done` once, itself or in a later Pump. The
+  // asker does not pay for that Pump.
   template <typename Answer>
   using LaterQuestion = std::function<void(recording::Recorder&, std::function<void(Answer)> done)>;
   template <typename Answer>
   Answer AskLater(LaterQuestion<Answer> question, http::Asker* asker = nullptr);
   std::vector<Question> TakeQuestions();
-  // Reads the tallies in this thread, so that the recording's thread goes on.
+  // Reads the tallies in the calling thread, so that the recording's thread goes on.
   absl::StatusOr<profile::Snapshot> MakeSnapshot(const profile::ProcessRef& process, bool with_blocks,
                                                  http::Asker& asker);
 
@@ -111,7 +111,7 @@ class Daemon : public api::Collector {
   base::Instant ticked_ = base::Instant::InfinitePast();
   base::Mutex mutex_;
   std::vector<Question> questions_ ABSL_GUARDED_BY(mutex_);
-  std::vector<Question> waiting_;     // of the recording's thread; for their answers, or to be asked again
+  std::vector<Question> waiting_;     // of the recording's thread; to be answered or asked again
   std::weak_ptr<const int> summing_;  // of the recording's thread; alive: a client sums up the tallies for all
   std::atomic<uint64_t> worked_ = base::Now().nanoseconds();  // when the recording's thread ended its last Work
   bool is_ending_ ABSL_GUARDED_BY(mutex_) = false;

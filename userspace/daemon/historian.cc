@@ -28,14 +28,14 @@
 namespace heaptap::daemon {
 namespace {
 
-// How a process ended is known when its books are closed, which may be some rounds after its last one. Of a process
-// that goes on unrecorded it never is.
+// How a process ended is known when its books are closed, which may be some rounds after its last one. For a process
+// that goes on unrecorded, it is never known.
 constexpr absl::Duration kEndPatience = absl::Seconds(10);
 
-// Between two questions to the recording's thread, which has other things to do.
+// The pause between two questions to the recording's thread, which has other things to do.
 constexpr absl::Duration kBreath = absl::Milliseconds(5);
 
-// How many of the stacks, largest first, have a row of their own.
+// Counts the stacks that have a row of their own. The largest come first.
 size_t CountChosen(const std::vector<profile::StackShare>& stacks) {
   double all = 0;
   for (const profile::StackShare& stack : stacks) all += stack.live_bytes;
@@ -116,7 +116,7 @@ void Historian::Work() {
 
 absl::Status Historian::RoundWithRoom() {
   absl::Status status = TryRound();
-  // For a full disk others are to blame.
+  // If the disk is full because of others, pruning the history does not help.
   if (!absl::IsResourceExhausted(status) || writer_ == nullptr || history::IsDiskFull(options_.path)) return status;
   if (pruner_.MakeRoom(writer_->database(), base::WallNow())) status = TryRound();
   if (!absl::IsResourceExhausted(status)) return status;
@@ -133,7 +133,7 @@ absl::Status Historian::TryRound() {
   return status;
 }
 
-// What the database has of them is found again.
+// The next round finds again what the database has of these processes.
 void Historian::ForgetProcesses() {
   known_.clear();
   activities_.clear();
@@ -147,7 +147,7 @@ void Historian::Close() {
 }
 
 absl::Status Historian::Round() {
-  // Somebody has moved or removed it, or its folder.
+  // Somebody has moved or removed the file or its folder.
   if (writer_ != nullptr && writer_->database().HasMoved()) Close();
   if (place_.TakeSuspicion() && writer_ != nullptr) {
     if (absl::Status status = history::Check(options_.path); !status.ok()) return status;
@@ -192,7 +192,7 @@ std::vector<Historian::Turn> Historian::MakeTurns(const profile::Survey& survey)
   turns.reserve(order.size());
   for (const profile::SurveyedProcess* process : order) {
     const bool is_new = !known_.contains(process->ref.process_id);
-    // Its service, or what it holds, is not known yet.
+    // The service of the process, or what the process holds, is not known yet.
     if (is_new && (!process->control_groups.has_value() || !process->is_changed)) continue;
     if (process->owner != base::kRoot && ++of_user[process->owner] > kMaxProcessesOfUser) continue;
     Turn turn = {.process = process, .stacks = process->stacks};
@@ -213,7 +213,7 @@ void Historian::SortStacks(const Known* known, std::vector<profile::StackShare>&
   std::vector<std::pair<double, size_t>> order;
   order.reserve(stacks.size());
   for (size_t i = 0; i < stacks.size(); i++) order.emplace_back(-weight(stacks[i]), i);
-  // The order of the others does not matter.
+  // The order of the other stacks does not matter.
   const size_t count = std::min(kMaxPaths, order.size());
   std::partial_sort(order.begin(), order.begin() + count, order.end());
   std::vector<profile::StackShare> sorted;
@@ -251,7 +251,7 @@ void Historian::FindNewPaths(base::Instant now, std::vector<Turn>& turns) {
       const size_t end = std::min(begin + recording::Surveys::kMaxStacks, turn.asked.size());
       const std::vector<uint64_t> piece(turn.asked.begin() + begin, turn.asked.begin() + end);
       absl::StatusOr<profile::SurveyedStacks> found = collector_.Stacks(turn.process->ref, piece);
-      // It has ended in the meantime.
+      // The process has ended in the meantime.
       if (!found.ok()) break;
       const size_t files = turn.found.files.size();
       for (auto& stack : found->stacks) {
@@ -281,13 +281,13 @@ absl::Status Historian::Write(absl::Time now, const profile::Survey& survey, con
     const auto known = known_.find(dump.process.process_id);
     if (known == known_.end()) continue;
     absl::Status status = writer_->AddMark(dump.time, known->second.id, "dump", base::Printable(dump.path));
-    // Further dumps of a process with very many have no marks.
+    // If a process has very many dumps, further ones have no marks.
     if (!status.ok() && !absl::IsFailedPrecondition(status)) return status;
   }
   if (absl::Status status = writer_->Commit(); !status.ok()) return status;
   for (const Turn& turn : turns) {
     const uint64_t process_id = turn.process->ref.process_id;
-    // Its paths were not read: ask again.
+    // The paths of the process were not read: ask again.
     if (!turn.process->is_changed) continue;
     if (turn.is_complete) {
       activities_[process_id] = turn.process->activity;
@@ -322,7 +322,7 @@ absl::Status Historian::WriteOne(absl::Time now, Turn& turn, std::vector<History
   point.lost = process.lost;
   if (process.is_changed) {
     point.allocated_bytes = profile::ToWhole(process.allocated_bytes);
-    // Rounded once for each row: of unfinished stacks there may be one for each sample.
+    // The estimates are rounded once for each row, because there may be as many unfinished stacks as samples.
     std::map<uint64_t, profile::StackShare> rows;
     double bytes = 0;
     double objects = 0;
@@ -336,7 +336,7 @@ absl::Status Historian::WriteOne(absl::Time now, Turn& turn, std::vector<History
       row.live_objects += stack.live_objects;
       row.samples += stack.samples;
       row.live_variance += stack.live_variance;
-      // Paths come to the row of all others and leave it, so two points of that row say nothing about its samples.
+      // Paths enter and leave the row of all other paths, so two points of that row say nothing about its samples.
       if (has_row) row.allocated_samples += stack.allocated_samples;
       bytes += stack.live_bytes;
       objects += stack.live_objects;

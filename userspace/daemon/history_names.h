@@ -29,7 +29,7 @@ namespace heaptap::daemon {
 
 class HistoryNames {
  public:
-  // Tasks of one user that wait. Further ones are dropped: their frames are asked for again with a later path.
+  // The most waiting tasks of one user. Further tasks are dropped: their frames are asked for again with a later path.
   static constexpr size_t kMaxTasks = 10000;
 
   // Frames in one file that a process has mapped.
@@ -41,13 +41,13 @@ class HistoryNames {
     std::vector<history::Writer::NewFrame> frames = {};
   };
 
-  // `path`: of the database. The others must outlive this object.
+  // `path`: the path of the database. The collector and the crews must outlive this object.
   HistoryNames(api::Collector& collector, worker::Crews& crews, std::string path);
-  // The collector answers no more, and the crews are cancelled.
+  // REQUIRES: the collector no longer answers, and the crews are cancelled.
   ~HistoryNames();
 
   void Add(std::vector<Task> tasks);
-  // The tasks of another database are void.
+  // Drops all tasks. The tasks of another database are void.
   void Clear();
 
  private:

@@ -17,8 +17,8 @@
 namespace heaptap::daemon {
 namespace {
 
-// The file is whole: it was renamed, as packages do it, or written and closed. It may have got its mode after that,
-// which makes it another version of the file for who reads it just then.
+// After these events the file is whole: it was renamed, as package managers do, or written and closed. The mode may be
+// set later, which makes the file another version for whoever reads it just then.
 constexpr uint32_t kEvents = IN_MOVED_TO | IN_CLOSE_WRITE | IN_ATTRIB | IN_ONLYDIR;
 
 // Whether only root can put files there.

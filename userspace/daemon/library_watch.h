@@ -2,7 +2,7 @@
 //
 // Notices when another file gets the path of one of the daemon's libraries, as in an upgrade, and attaches to it before
 // a process maps it (inotify(7)). Only root's folders are watched: another user could make the daemon attach all the
-// time, or wait for a file system of the user's. Files in other folders are attached to when a process maps them.
+// time, or make it wait for that user's file system. Files in other folders are attached to when a process maps them.
 //
 // Not thread-safe. The recorder must outlive this object.
 #ifndef HEAPTAP_USERSPACE_DAEMON_LIBRARY_WATCH_H_
@@ -22,7 +22,7 @@ class LibraryWatch {
  public:
   explicit LibraryWatch(recording::Recorder& recorder) : recorder_(recorder) {}
 
-  // Watches the libraries of `system_wide`, instead of those before.
+  // Watches the libraries of `system_wide`, instead of the previous ones.
   void Use(const recording::SystemWide& system_wide);
 
   // Becomes readable when Work is to be called; negative: never.

@@ -21,7 +21,7 @@
 namespace heaptap::daemon {
 namespace {
 
-// Both libraries, and links to them.
+// The names of both libraries, and of links to them, begin with this.
 constexpr absl::string_view kLibrary = "libheaptap";
 
 bool IsOurs(absl::string_view path) { return absl::StartsWith(path.substr(path.rfind('/') + 1), kLibrary); }
@@ -47,7 +47,7 @@ std::string WhyUnserved(const process::StartFacts& start, const std::vector<elf:
 }
 
 std::vector<UnservedProcess> FindUnserved() {
-  // A process can make its memory wait for itself, so hands look at it.
+  // A process can make readers of its memory wait, so hands read the memory.
   worker::Hands hands;
   std::vector<UnservedProcess> found;
   std::error_code error;

@@ -17,12 +17,12 @@ namespace {
 
 using process::MallocKind;
 
-// For programs that no preloaded library reaches.
+// The advice for programs that no preloaded library reaches.
 constexpr absl::string_view kWithoutPreload =
     "link it with libheaptap.a, or with libheaptap-guest.a and -Wl,--wrap to keep its allocator, or let its allocator "
     "call heaptap_sample_alloc of heaptap/sample.h; libheaptap-guest(3) describes all three";
 
-// Bytes of the name of a process that the kernel keeps.
+// The kernel keeps this many bytes of the name of a process.
 constexpr size_t kMostOfCommand = 15;
 
 absl::string_view NameOf(absl::string_view path) { return path.substr(path.rfind('/') + 1); }
@@ -42,7 +42,7 @@ bool IsLibc(const CodeFile& file) {
   return file.traits.kind == MallocKind::kGlibc || file.traits.kind == MallocKind::kMusl;
 }
 
-// What LD_PRELOAD had, without libraries of heaptap.
+// The entries of LD_PRELOAD, without libraries of heaptap.
 std::vector<std::string> OtherPreloads(const Evidence& evidence) {
   std::vector<std::string> others = process::SplitPreload(base::AsciiOnly(evidence.start.preload));
   std::erase_if(others, [&](const std::string& entry) {
@@ -51,8 +51,9 @@ std::vector<std::string> OtherPreloads(const Evidence& evidence) {
   return others;
 }
 
-// The file whose malloc the program calls. Null: unknown. The dynamic linker looks into the program, then into what is
-// preloaded, then into other libraries, of which it maps the first ones highest, and into libc last.
+// The file whose malloc the program calls. Null: unknown. The dynamic linker looks into the program, then into the
+// preloaded libraries, then into other libraries, and into libc last. It maps the first of these other libraries
+// highest.
 const CodeFile* FindMalloc(const Evidence& evidence) {
   if (const CodeFile* program = FindProgram(evidence); program != nullptr && HasOwnMalloc(*program)) return program;
   const auto is_candidate = [](const CodeFile& file) { return file.traits.exports_malloc != 0 && !file.is_heaptap; };
@@ -83,7 +84,7 @@ std::string CommandLine(const Evidence& evidence) {
   // Servers write a title over their arguments.
   const bool is_title = absl::StrContains(words[0], ' ') || (words.size() > 1 && words.back().empty());
   std::string first = words[0].substr(0, words[0].find(' '));
-  // A login shell has a hyphen before its name, and a script the path of its interpreter.
+  // A login shell has a hyphen before its name, and a script has the path of its interpreter.
   if (NameOf(first).substr(0, kMostOfCommand) != evidence.command) first = evidence.program;
   if (is_title) return absl::StrCat(process::ShellWords({first}), " ...");
   words[0] = std::move(first);
@@ -96,7 +97,7 @@ std::string Preloading(const Evidence& evidence) {
   const std::string behind = others.empty() ? "" : absl::StrCat(":", others);
   const std::string before = others.empty() ? "" : absl::StrCat("LD_PRELOAD=", others, " ");
   const CodeFile* const used = FindMalloc(evidence);
-  // It ends a program in which another allocator takes its place.
+  // AddressSanitizer ends a program in which another allocator takes its place.
   const bool is_jealous = used != nullptr && used->traits.kind == MallocKind::kAddressSanitizer;
   const std::string option = is_jealous ? absl::StrCat(process::kLinkOrderOption, " ") : "";
   std::string text =

@@ -14,12 +14,12 @@
 
 namespace heaptap::daemon {
 
-// A file of which the process has code.
+// A file with code that the process has mapped.
 struct CodeFile {
   std::string path = {};
   process::MallocTraits traits = {};
   bool is_program = false;  // the executable
-  bool is_heaptap = false;  // a library of heaptap, which takes no samples there
+  bool is_heaptap = false;  // a library of heaptap, which takes no samples in the process
 };
 
 struct Evidence {
@@ -32,7 +32,7 @@ struct Evidence {
   std::string guest = {};
 };
 
-// "glibc (/usr/lib/x86_64-linux-gnu/libc.so.6)".
+// Such as "glibc (/usr/lib/x86_64-linux-gnu/libc.so.6)".
 std::string AllocatorInUse(const Evidence& evidence);
 
 // What to do so that the process, which takes no samples now, can be recorded when it is started again.

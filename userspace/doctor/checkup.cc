@@ -44,7 +44,7 @@
 namespace heaptap::daemon {
 namespace {
 
-// For what the hands do; a command can wait longer than a collector.
+// How long to wait for the hands; a command can wait longer than a collector can.
 constexpr absl::Duration kPatience = absl::Seconds(5);
 
 constexpr absl::string_view kLockdown = "/sys/kernel/security/lockdown";
@@ -105,7 +105,7 @@ std::vector<Finding> CheckMachine() {
       CheckLockdown(),
       CheckPidNamespace(),
   };
-  // It refuses to load them elsewhere, and would say the same again.
+  // Load refuses any other PID namespace, and would say the same again.
   const bool is_first_namespace = bpf::CheckPidNamespace().ok();
   absl::StatusOr<std::unique_ptr<bpf::Books>> books =
       is_first_namespace ? bpf::KernelBooks::Load({})
@@ -193,7 +193,7 @@ std::string WhyForeign(pid_t pid) {
   return why;
 }
 
-// What is known about a process that takes no samples. `passive`: paths of the libraries of heaptap in it.
+// What is known about a process that takes no samples. `passive`: the paths of heaptap's libraries in the process.
 Evidence Gather(pid_t pid, const process::Facts& facts, worker::Hands& hands, FileReader& reader,
                 const std::vector<elf::Mapping>& mappings, const std::set<std::string>& passive) {
   Evidence evidence = {.program = std::string(absl::StripSuffix(base::AsciiOnly(facts.executable), " (deleted)")),
@@ -214,7 +214,7 @@ Evidence Gather(pid_t pid, const process::Facts& facts, worker::Hands& hands, Fi
   return evidence;
 }
 
-// Whether the program calls a malloc in itself, so that the libraries that take samples in it get no calls.
+// Whether the program calls a malloc of its own, so that the libraries that take samples in the process get no calls.
 bool KeepsItsMalloc(const Evidence& evidence, const std::set<std::string>& active) {
   return !active.empty() && std::ranges::any_of(evidence.files, [&active](const CodeFile& file) {
     return file.is_program && file.traits.exports_malloc != 0 && !active.contains(file.path);
@@ -227,7 +227,7 @@ std::optional<std::string> PathAt(const std::vector<elf::Mapping>& mappings, uin
   return found == mappings.end() ? std::nullopt : std::optional(base::AsciiOnly(found->path));
 }
 
-// The mappings of different files.
+// One mapping of each file.
 absl::StatusOr<std::vector<elf::Mapping>> ReadFiles(pid_t pid, worker::Hands& hands) {
   absl::StatusOr<std::vector<elf::Mapping>> mappings = hands.ReadExecutableMappings(pid);
   if (absl::IsPermissionDenied(mappings.status())) return process::NoAccess(pid);

@@ -138,7 +138,7 @@ uint64_t OffsetInFile(const volatile void* what) {
 
 using AttachToSite = absl::StatusOr<AttachedProbe> (*)(int program, const ProbeLocation& location);
 
-// Attaches a program that counts to the probe site, and passes the site in another thread.
+// Attaches a counting program to the probe site, and passes the site in another thread.
 absl::Status TryProbe(int attach_type, AttachToSite attach) {
   const base::FileDescriptor hits = MakeMap(BPF_MAP_TYPE_ARRAY, sizeof(uint32_t), sizeof(uint64_t), 1);
   if (!hits.valid()) return NoMap();
@@ -163,7 +163,7 @@ absl::Status TryProbe(int attach_type, AttachToSite attach) {
   return count > 0 ? absl::OkStatus() : absl::FailedPreconditionError("a probe is attached but not hit");
 }
 
-// Depth of unnamed structures inside each other. The kernel has at most three.
+// The greatest depth of unnamed structures inside each other. The kernel has at most three.
 constexpr int kMaxDepth = 8;
 
 bool HasMember(const btf* types, const btf_type* structure, const char* field, int depth) {

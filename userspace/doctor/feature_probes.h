@@ -49,7 +49,7 @@ absl::Status TryPerfLink();
 // Attaches to a function of this program, with a semaphore, and calls it.
 absl::Status TryUprobe();
 
-// The same by a link to many sites of a file.
+// Like TryUprobe, by a link to many sites of a file.
 absl::Status TryUprobeMulti();
 
 // Pins a map in a BPF file system that is mounted nowhere.

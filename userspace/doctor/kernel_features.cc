@@ -112,7 +112,7 @@ absl::Status TryMemory(const btf*) {
   absl::Status status = process::Handle::Open(child).status();
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
-  // Without the PID of the child, which is gone.
+  // The message leaves out the PID of the child, which is gone.
   const absl::Status scope = process::CheckPtraceScope();
   return status.ok() || scope.ok() ? status : scope;
 }
@@ -133,7 +133,7 @@ absl::Status TryOpenAt2(const btf*) {
 }
 
 absl::Status TryCloseRange(const btf*) {
-  // No descriptor has such a number.
+  // No descriptor has a number this large.
   return close_range(~0U - 1, ~0U, 0) == 0 ? absl::OkStatus() : bpf::KernelError(errno, "close_range");
 }
 
@@ -146,7 +146,7 @@ absl::Status TrySeccomp(const btf*) {
 constexpr char kNoWalks[] = "stacks cannot be walked";
 
 constexpr KernelFeature kFeatures[] = {
-    // The two that other attempts need.
+    // The two features that other attempts need.
     {"bpf(2)", "3.18", KernelFeature::kRequired, "no eBPF program can be loaded", KernelFeature::kNothing,
      Try<bpf::TryProgram>},
     {"kernel types (BTF)", "5.4", KernelFeature::kRequired,

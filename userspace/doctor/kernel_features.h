@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernel features that heaptap uses: since which version, and what is lost without them.
+// The kernel features that heaptap uses: the first version that has each feature, and what is lost without it.
 #ifndef HEAPTAP_USERSPACE_DOCTOR_KERNEL_FEATURES_H_
 #define HEAPTAP_USERSPACE_DOCTOR_KERNEL_FEATURES_H_
 
@@ -16,12 +16,12 @@ namespace heaptap::daemon {
 
 struct KernelFeature {
   const char* name;
-  const char* since;  // the first kernel with it; information only, each feature is tried
+  const char* since;  // the first kernel with it; for information only: each feature is tried
   enum Need { kRequired, kOptional } need;
   const char* lost;  // "without it ..."
   // What the attempt itself needs; without it, the attempt would prove nothing.
   enum Takes { kNothing, kPrograms, kTypes } takes;
-  // `types`: of the kernel; not null for features with kTypes.
+  // `types`: the types of the kernel; not null for features with kTypes.
   absl::Status (*attempt)(const btf* types);
 };
 

@@ -15,7 +15,7 @@ bool Answers::HasRoom(uint64_t process_id, std::optional<uid_t> user) const {
   size_t of_user = 0;
   for (const Running& one : running_) {
     of_process += one.process_id == process_id ? 1 : 0;
-    // Without a user, requests of processes that are not recorded would count too, which have a bound of their own.
+    // Without a user, requests of processes that are not recorded would count too; these have a bound of their own.
     const bool is_of_anybody = !user.has_value() && one.process_id == kUnrecorded;
     of_user += one.user == user && !is_of_anybody ? 1 : 0;
   }

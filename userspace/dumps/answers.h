@@ -27,7 +27,7 @@ class Answers {
   static constexpr absl::Duration kLimit = absl::Seconds(10);
   // Stands for every process that is not recorded. Failures of these answers are not counted.
   static constexpr uint64_t kUnrecorded = 0;
-  // Further requests wait, as long as the process does.
+  // The most answers under way. Further requests wait as long as their processes do.
   static constexpr size_t kMaxRunning = 32;
   // A process has one request at a time, but workers that have answered earlier ones may not have ended yet.
   static constexpr size_t kMaxRunningOfOne = 8;
@@ -37,7 +37,7 @@ class Answers {
   // `errands` must outlive this object.
   explicit Answers(worker::Errands& errands, absl::Duration limit = kLimit) : errands_(errands), limit_(limit) {}
 
-  // Whether one more answer may be begun for this process of this user. None: the user is unknown.
+  // Whether another answer may be begun for this process of this user. None: the user is unknown.
   bool HasRoom(uint64_t process_id, std::optional<uid_t> user) const;
 
   // An answer that is being made or written.
@@ -51,7 +51,7 @@ class Answers {
     HEAPTAP_REQUIRE(HasRoom(process_id, user));
     return running_.insert(running_.end(), {.process_id = process_id, .user = user});
   }
-  // There will be no answer.
+  // To be called if there will be no answer.
   void GiveBack(Place place) { running_.erase(place); }
   // `answer`: worker::AnswerQuestion, for the request of `pid`. `is_current` is called from another thread: whether the
   // process is still the same program. Prints errors; then calls `done`.
@@ -61,7 +61,7 @@ class Answers {
   bool IsRunning(uint64_t process_id) const;
   // The failures of this process's answers no longer matter.
   void Drop(uint64_t process_id);
-  // Waits for the answers of one process, or of all, at most their time limit. Returns the failures since the last
+  // Waits for the answers of one process, or of all, for at most their time limit. Returns the failures since the last
   // call.
   int WaitFor(uint64_t process_id);
   void WaitForAll();

@@ -46,7 +46,7 @@ void Advance(heaptap_dump_kind kind, DumpSequence& sequence) {
   if (kind == HEAPTAP_DUMP_HIGH_WATER) sequence.high_water++;
 }
 
-// The kernel says of such a folder that the operation is not permitted.
+// Whether a folder was removed. The kernel only says that operations in it are not permitted.
 bool IsRemoved(int folder) {
   struct stat status;
   return fstat(folder, &status) == 0 && status.st_nlink == 0;
@@ -89,7 +89,7 @@ bool DumpFolder::Renew() {
   if (now.st_dev == before.st_dev && now.st_ino == before.st_ino) return false;
   base::FileDescriptor folder(open(Path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder.valid() || fstat(folder.get(), &now) != 0) return false;
-  // Others must not choose where dumps go, and who may write there.
+  // Others must not choose where dumps go, or who may write there.
   constexpr mode_t kWritableByOthers = S_IWGRP | S_IWOTH;
   if (now.st_uid != before.st_uid || (now.st_mode & ~before.st_mode & kWritableByOthers) != 0) return false;
   folder_->Set(std::move(folder));

@@ -44,15 +44,15 @@ class DumpFile {
   size_t size_;
   int error_ = 0;  // why it could not be written (errno); 0: it is complete
   base::FileDescriptor file_;
-  // Its name until it gets its own one, if the file system has no unnamed files.
+  // Its temporary name, if the file system has no unnamed files.
   std::string temporary_;
 };
 
 class DumpFolder {
  public:
-  // Opens the folder of `prefix` ("name" or "folder/name"), and checks that files can be created there. `option`: what
-  // chooses another folder.
-  // InvalidArgument: the prefix has no name. FailedPrecondition: no such folder, or not writable.
+  // Opens the folder of `prefix` ("name" or "folder/name"), and checks that files can be created there. `option`: the
+  // option that chooses another folder. InvalidArgument: the prefix has no name. FailedPrecondition: no such folder, or
+  // not writable.
   static absl::StatusOr<DumpFolder> Open(absl::string_view prefix, absl::string_view option = "-o");
 
   // Writes a file without a name, and waits for the disk. Name gives it one, and reports an error of the writing.
@@ -61,12 +61,12 @@ class DumpFolder {
   // success. Returns the path.
   absl::StatusOr<std::string> Name(const DumpFile& dump, pid_t pid, heaptap_dump_kind kind,
                                    DumpSequence& sequence) const;
-  // The same with `name`, which a process chose, instead of the prefix's name. Characters that could lead to another
-  // folder, or hide the file, are replaced.
+  // Like Name above, with `name`, which a process chose, instead of the prefix's name. Characters that could lead to
+  // another folder, or hide the file, are replaced.
   absl::StatusOr<std::string> Name(const DumpFile& dump, absl::string_view name, pid_t pid, heaptap_dump_kind kind,
                                    DumpSequence& sequence) const;
   // Opens the path again if it leads to another folder now, because the first one was moved or removed. The new folder
-  // must have the same owner, and no more writers. Returns whether there is a new one.
+  // must have the same owner, and must not be writable for more users. Returns whether there is a new folder.
   bool Renew();
   // A copy of the folder's descriptor, which the caller closes; negative on error, with errno.
   int Duplicate() const;

@@ -68,7 +68,7 @@ bool Dumps::RenewFolder() {
 }
 
 void Dumps::Prune(absl::Time now) {
-  if (pruner_.has_value()) pruner_->Prune(now).status().IgnoreError();  // it tells of its errors itself
+  if (pruner_.has_value()) pruner_->Prune(now).status().IgnoreError();  // it prints its errors itself
 }
 
 void Dumps::AddFigures(profile::CollectorFigures& figures) const {
@@ -111,7 +111,7 @@ ProfilePlan Dumps::Plan(const Target& target) {
 }
 
 void Dumps::TakeFreesAndPlan(const Target& target, std::function<void(ProfilePlan)> done) {
-  // Meanwhile the process may start another program, and then the mappings are those of the other one.
+  // Meanwhile the process may start another program, and then the mappings are those of the other program.
   const auto before = std::make_shared<ProfilePlan>(Plan(target));
   orders_.TakeFrees(target, [this, before, done = std::move(done)] {
     const Target* const now = means_.targets.Find(before->process.process_id);
@@ -180,7 +180,7 @@ void Dumps::Finish(Making& making) {
 
 void Dumps::Write(const Target& target, heaptap_dump_kind kind, OnDone on_done) {
   const auto filled = std::make_shared<Filled>();
-  // As it was: the process may start another program meanwhile.
+  // The target as it is now: the process may start another program meanwhile.
   const auto before = std::make_shared<Target>(target);
   Make(
       target, [this, filled](const profile::Profile& profile) { *filled = Fill(profile); },
@@ -308,7 +308,7 @@ bool Dumps::HasProfile(const Target& target) {
     // Signed: a reset that races with a sample can leave the count at -1.
     return HasProfile(target, static_cast<int64_t>(process->figures.tallies) > 0);
   }
-  // The kernel knows it no longer.
+  // The kernel no longer knows the process.
   absl::StatusOr<std::vector<bpf::TallyEntry>> tallies = means_.entries.ReadTallies(target.process_id);
   return HasProfile(target, tallies.ok() && !tallies->empty());
 }
@@ -342,7 +342,7 @@ std::vector<std::string> Dumps::LeakReport(const Target& target, const profile::
 
 void Dumps::SayLosses(const std::vector<std::string>& warnings) {
   for (const std::string& warning : warnings) {
-    // Each reason once; the dumps have the current numbers.
+    // Each reason is printed once; the dumps have the current numbers.
     const size_t reason = warning.find_first_not_of("0123456789 ", sizeof("heaptap:"));
     if (losses_reported_.insert(warning.substr(reason, warning.find('(') - reason)).second) base::SayPlain(warning);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Builds profiles of targets in the background, and writes them as dumps into the folder of the recording; the messages
-// and figures about them. Not thread-safe, except Fill.
+// Builds profiles of targets in the background, and writes them as dumps into the folder of the recording. Makes the
+// messages and figures about them. Not thread-safe, except Fill.
 #ifndef HEAPTAP_USERSPACE_DUMPS_DUMPS_H_
 #define HEAPTAP_USERSPACE_DUMPS_DUMPS_H_
 
@@ -41,7 +41,7 @@ namespace heaptap::recording {
 
 class Dumps {
  public:
-  // What it needs of others, which must outlive this object.
+  // The objects that this one uses. They must outlive it.
   struct Means {
     const bpf::Entries& entries;
     const bpf::MappingEvents& mapping_events;
@@ -68,8 +68,8 @@ class Dumps {
   ProfileSubject Subject(const Target& target);
   ProfileOrders& orders() { return orders_; }
 
-  // For a thread that builds the profile of the target itself (BuildPlanned). Plan is for a target that has ended;
-  // others hold frees back, and TakeFreesAndPlan takes these before: it calls `done` at once or later.
+  // These two plan a profile of the target for a thread that builds it itself (BuildPlanned). Plan is for a target that
+  // has ended. Other targets hold frees back; TakeFreesAndPlan takes these first, and calls `done` at once or later.
   ProfilePlan Plan(const Target& target);
   void TakeFreesAndPlan(const Target& target, std::function<void(ProfilePlan)> done);
   // Adds what the books do not tell to a profile that another thread has built of the target. Calls `done` at once or
@@ -84,18 +84,18 @@ class Dumps {
   // Whether HasProfile was ever true.
   bool recorded_any() const { return recorded_any_; }
 
-  // Builds a profile in the background, calls `use` with it there, and then `done` with what both took. If the profile
-  // cannot be built, says why, and `use` is not called.
+  // Builds a profile in the background, calls `use` with it there, and then `done` with the time that both took. If the
+  // profile cannot be built, prints why, and `use` is not called.
   using Use = std::function<void(profile::Profile&)>;
   using Done = std::function<void(const absl::Status&, absl::Duration)>;
   void Make(const Target& target, Use use, Done done);
-  // Builds, writes and reports one dump in the background; prints errors. Then calls `on_done` with the target and what
-  // the dump took.
+  // Builds, writes and reports one dump in the background; prints errors. Then calls `on_done` with the target and the
+  // time that the dump took.
   using OnDone = std::function<void(const Target&, absl::Duration)>;
   void Write(const Target& target, heaptap_dump_kind kind, OnDone on_done = nullptr);
   // Whether a profile of the process is being made: its books are still needed.
   bool IsMaking(uint64_t process_id) const { return making_.contains(process_id); }
-  // The same for any process.
+  // Whether a profile of any process is being made.
   bool IsMaking() const { return !making_.empty(); }
   // Whether further dumps would have to wait for long.
   bool IsBusy() const { return means_.background.size() >= kMaxInBackground; }
@@ -111,17 +111,17 @@ class Dumps {
   Filled Fill(const profile::Profile& profile) const;
   // Names and reports it. Returns its path.
   absl::StatusOr<std::string> Publish(Target& target, heaptap_dump_kind kind, const Filled& filled);
-  // Those written since the last call, at most the latest kMaxWritten.
+  // The dumps written since the last call, at most the latest kMaxWritten.
   static constexpr size_t kMaxWritten = 1000;
   std::vector<profile::Survey::Dump> TakeWritten();
   // Whether a dump could not be written.
   bool failed() const { return failed_; }
-  // The path of the dump with the most live bytes, of last dumps and those at high-water marks; "" if there is none.
+  // The path of the dump with the most live bytes, among last dumps and dumps at high-water marks; "" if there is none.
   const std::string& largest_dump() const {
     return highest_.bytes > largest_last_.bytes ? highest_.path : largest_last_.path;
   }
-  // A line about which last dump has the most live bytes, if there are several, and one about the dump at the highest
-  // mark, if that has more; else "".
+  // MostLive: a line about the last dump with the most live bytes, if there are several last dumps; else "". Highest: a
+  // line about the dump at the highest mark, if it has more live bytes than all last dumps; else "".
   std::string MostLive() const;
   std::string Highest() const;
 
@@ -132,7 +132,7 @@ class Dumps {
     without_samples_.Add(target.name);
     some_sampled_ |= target.LgSample() != 0;
   }
-  // A line about the programs in which no sampled allocator was seen; "" if there are none. The same.
+  // A line about the programs in which no sampled allocator was seen; "" if there are none. `is_explained`: as above.
   std::string WithoutAllocator(bool is_explained) const;
   void AddWithoutAllocator(const Target& target) {
     if (IsWanted(target)) without_allocator_.Add(target.name);

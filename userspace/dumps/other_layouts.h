@@ -11,8 +11,8 @@
 
 namespace heaptap::recording {
 
-// Ends the recordings of other builds that are pinned there, with a last dump of each of their processes.
-// `states_folder`: of TargetStates.
+// Ends the recordings of other builds that `pins` finds, with a last dump of each of their processes. `states_folder`:
+// of TargetStates.
 void DrainOtherLayouts(const bpf::Pins& pins, const std::string& states_folder, Dumps& dumps);
 
 }  // namespace heaptap::recording

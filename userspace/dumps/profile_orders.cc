@@ -16,8 +16,8 @@
 namespace heaptap::recording {
 namespace {
 
-// Processes whose frees one order fetches, and the time for them: a process that is late makes the others of its order
-// wait.
+// The most processes whose frees one order fetches, and the time for them: a process that is late makes the others of
+// its order wait.
 constexpr size_t kProcessesOfOrder = 64;
 constexpr absl::Duration kOrderTime = absl::Milliseconds(100);
 
@@ -60,7 +60,7 @@ void ProfileOrders::Fetch(pid_t payer, std::vector<Held> held, std::function<voi
 }
 
 void ProfileOrders::Take(const Held& held) {
-  // Without them, what the threads have freed last counts as live until they are taken.
+  // What the threads freed last then counts as live until these frees are taken.
   if (!held.frees.ok()) return;
   const auto [pid, process_id] = held.process;
   const absl::Status status = processes_.TakeFrees(pid, process_id, *held.frees);

@@ -2,8 +2,9 @@
 //
 // What profiles need of processes that live: the frees that they hold back, and the names of their threads. Hands fetch
 // it in other threads, and the recording's thread waits for none of them: each call below calls `done` once, at once if
-// there is nothing to fetch. Without room for an order, or if a process does not answer, a profile is made without:
-// what its threads have freed last counts as live, and they have the names that the kernel has kept. Not thread-safe.
+// there is nothing to fetch. Without room for an order, or if a process does not answer, a profile is made without
+// these: what the threads of the process freed last counts as live, and the threads have the names that the kernel has
+// kept. Not thread-safe.
 #ifndef HEAPTAP_USERSPACE_DUMPS_PROFILE_ORDERS_H_
 #define HEAPTAP_USERSPACE_DUMPS_PROFILE_ORDERS_H_
 
@@ -38,17 +39,17 @@ class ProfileOrders {
   ProfileOrders(const bpf::Entries& entries, bpf::Processes& processes, worker::Looks& orders)
       : entries_(entries), processes_(processes), orders_(orders) {}
 
-  // Takes the frees that a target holds back, so that its books have them. Says once that the kernel has no memory for
-  // that.
+  // Takes the frees that a target holds back, so that its books have them. Prints a message once if the kernel has no
+  // memory for that.
   void TakeFrees(const Target& target, std::function<void()> done);
-  // The same for all targets, in one order for many processes of a user. Returns how many orders are under way.
+  // Like TakeFrees, for all targets, in one order for many processes of a user. Returns how many orders are under way.
   std::shared_ptr<const size_t> TakeAllFrees(TargetTable& targets);
 
   // Gives a profile of the target the names of its threads. Nobody else uses the profile until `done`.
   void NameThreads(const Target& target, std::shared_ptr<profile::Profile> profile, std::function<void()> done);
 
   // Builds the records of the latest samples, at most `count`, in another thread, and calls `use` with them there.
-  // `done` gets what both took, and why there are no records.
+  // `done` gets the time that both took, and the reason if there are no records.
   using UseRecords = std::function<void(const profile::SampleRecords&)>;
   using RecordsDone = std::function<void(const absl::Status&, absl::Duration)>;
   void MakeRecords(ProfilePlan plan, uint64_t count, UseRecords use, RecordsDone done);

@@ -52,7 +52,7 @@ struct RecorderOptions {
   // Record children too, and attach for every process that maps an allocator's file. Otherwise one process only.
   bool follow = false;
   std::optional<SystemWide> system_wide = {};  // system-wide; requires follow
-  // Where a system-wide recording does what takes long. Other recordings have nothing else to do meanwhile.
+  // Where a system-wide recording does long work. Other recordings have nothing else to do meanwhile.
   base::Background::Place background = base::Background::Place::kOwnThread;
   // How long the hands of a system-wide recording may take.
   worker::HandsBounds hands = worker::Hands::kDefault;

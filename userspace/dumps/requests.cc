@@ -21,11 +21,12 @@ namespace heaptap::recording {
 namespace {
 
 // Each user's account of the recording's thread: for profiles that the user's processes or clients ask for. The profile
-// of a large program takes a tenth of a second, so a user can have one a second; of small ones, several at once.
+// of a large program takes a tenth of a second, so a user can have one of these a second, or several of small programs
+// at once.
 constexpr double kProfileShare = 0.1;
 constexpr absl::Duration kProfileBurst = absl::Milliseconds(100);
 
-// Between two triggered dumps of one process in a system-wide recording.
+// The pause between two triggered dumps of one process in a system-wide recording.
 constexpr absl::Duration kTriggerPause = absl::Seconds(1);
 
 }  // namespace
@@ -156,7 +157,7 @@ void Requests::HandlePostponed() {
     Target* target = means_.targets.Find(process_id);
     if (target == nullptr) continue;
     if (target->ending.has_value()) {
-      // If it has waited in vain, that is said.
+      // A request that has waited in vain is reported.
       const bool has_given_up = base::Now() - base::Instant::FromNanoseconds(event.time) > Answers::kLimit;
       if (has_given_up) Postpone(*target, event);
     } else {

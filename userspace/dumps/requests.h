@@ -36,7 +36,7 @@ namespace heaptap::recording {
 
 class Requests {
  public:
-  // What it needs of others, which must outlive this object.
+  // The objects that this one uses. They must outlive it.
   struct Means {
     const bpf::Books& books;
     worker::Errands& errands;
@@ -47,7 +47,7 @@ class Requests {
     Unwinding& unwinding;
     Dumps& dumps;
   };
-  // System-wide: users have accounts, and nothing waits here.
+  // System-wide: users have accounts, and no call waits here.
   Requests(const Means& means, bool is_system_wide);
 
   // A target has asked for a dump, or for its unwind tables. A dump that cannot be made now is made later, unless the
@@ -57,7 +57,7 @@ class Requests {
   void RefuseDump(const heaptap_event& event);
   // Writes a dump, or postpones it.
   void HandleTrigger(Target& target, heaptap_dump_kind kind);
-  // Writes a dump that was postponed, and one that its policy wants from time to time, if they are due.
+  // Writes a dump that was postponed, and a scheduled one that its policy wants, if they are due.
   void WriteDue(Target& target, base::Instant now);
   // Whether the target has a final dump of its own. A request that is still unanswered counts as failed.
   bool HasOwnFinal(Target& target);
@@ -71,15 +71,15 @@ class Requests {
   Answers& answers() { return answers_; }
   bool failed() const { return failed_; }
 
-  // Whether no stacks of the process wait for unwind tables, or they have waited long enough; and whether it is known
-  // which files its mappings are of.
+  // Whether a profile can be made: no stacks of the process wait for unwind tables, or they have waited long enough,
+  // and it is known which files its mappings belong to.
   bool IsSettled(const Target& target);
   // The facts about the target have been read, so that its user is known.
   void NoteUser(const Target& target);
   // The user whose account the process uses; none if that is unknown. Root, unless the recording is system-wide.
   std::optional<uid_t> AccountOf(const Target& target) const;
-  // Whether the user of a process may have a profile of it now: has time left, and the background makes no other one
-  // for this user, except root. Always, unless the recording is system-wide.
+  // Whether the user of a process may have a profile of it now: the user has time left, and the background makes no
+  // other profile for this user; root may have several. Always true, unless the recording is system-wide.
   bool HasTime(const Target& target);
   // Charges the user of a process.
   void Charge(const Target& target, absl::Duration used);
@@ -91,22 +91,22 @@ class Requests {
     heaptap_dump_request request;
     Answers::Place place;
   };
-  // What it gets.
+  // What the process gets.
   struct Reply {
     std::string answer;  // worker::AnswerQuestion
     bool has_contents = false;
     profile::LeakSummary leaks = {};
     std::vector<std::string> warnings = {};
   };
-  // Without contents if they could not be made.
+  // A reply with an error instead of contents.
   static Reply Refusal(const Question& question, int error);
   void MakeRecords(const Target& target, const Question& question);
   void MakeDump(const Target& target, const Question& question);
   // `target`: as it was when it asked.
   void Answer(const Target& target, const Question& question, Reply reply);
-  // A request of a target that another collector controlled. `control`: of now.
+  // A request of a target that another collector controlled. `control`: the block as it is now.
   void HandleOfOther(Target& target, const heaptap_event& event, const absl::StatusOr<heaptap_control>& control);
-  // Until HandlePostponed. Says so if the process no longer waits.
+  // Keeps the request until HandlePostponed. Prints a message if the process no longer waits.
   void Postpone(const Target& target, const heaptap_event& event);
   // Between these two, the background makes a profile that the user of the process pays for.
   std::optional<uid_t> BeginMaking(const Target& target);

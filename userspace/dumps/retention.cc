@@ -82,7 +82,7 @@ absl::Status DumpPruner::ReadFolder(absl::Time now) {
   files_ = 0;
   bytes_ = 0;
   std::vector<Dump> oldest;  // a heap with the latest on top
-  // One more, because the newest dump may be among them.
+  // One above kMaxOldest, because the newest dump may be among them.
   constexpr size_t kMaxKept = kMaxOldest + 1;
   std::optional<Dump> latest;
   bool has_newest = false;

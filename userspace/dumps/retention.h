@@ -55,7 +55,7 @@ class DumpPruner {
     uint64_t bytes = 0;
   };
   // Removes the oldest dumps until all bounds hold. Call it after each dump, and from time to time because of max_age.
-  // An error says how many dumps were removed before it. This object tells people of it (RepeatedTask).
+  // An error says how many dumps were removed before it. This object prints the error (RepeatedTask).
   absl::StatusOr<Removed> Prune(absl::Time now);
 
  private:

@@ -18,7 +18,7 @@ namespace {
 // Somebody who queries the database can hold a lock for a moment.
 constexpr int kBusyMilliseconds = 2000;
 
-// Steps of SQLite's machine between two looks at the clock: about a tenth of a millisecond.
+// SQLite's virtual machine runs this many instructions between two looks at the clock: about a tenth of a millisecond.
 constexpr int kStepsBetweenLooks = 10000;
 
 absl::Status ErrorOf(sqlite3* database, int result) {

@@ -3,8 +3,8 @@
 // A thin layer over SQLite: one connection, and statements with bound values. Not thread-safe; several connections may
 // use one file at the same time.
 //
-// Errors: DataLoss: the file is not a sound database. ResourceExhausted: it may not grow further, or the disk is full.
-// DeadlineExceeded: see SetDeadline. Unavailable: any other error.
+// Errors: DataLoss: the file is not a sound database. ResourceExhausted: the file may not grow further, or the disk is
+// full. DeadlineExceeded: see SetDeadline. Unavailable: any other error.
 #ifndef HEAPTAP_USERSPACE_HISTORY_DATABASE_H_
 #define HEAPTAP_USERSPACE_HISTORY_DATABASE_H_
 
@@ -42,7 +42,7 @@ class Statement {
   bool Step();
   // Runs a statement without rows. It can be bound and run again.
   absl::Status Run();
-  // Makes ready for other values.
+  // Makes the statement ready for other values.
   Statement& Reset();
   absl::Status status() const;
 
@@ -67,10 +67,10 @@ class Database {
   Database& operator=(const Database&) = delete;
   ~Database();
 
-  // Statements that run at this time are given up.
+  // Statements that still run at this time are given up.
   void SetDeadline(base::Instant deadline);
 
-  // Whether the file is no longer at its path: what is written is seen by nobody.
+  // Whether the file is no longer at its path. Nobody sees what is written to such a file.
   bool HasMoved() const;
 
   absl::Status Execute(const std::string& sql);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How fine the history is, and for how long.
+// How fine the history is, and for how long it is kept.
 //
-// The first level has all points that are taken; the others have the first one in each of their steps. Points of one
-// process and level in one window are a chain: a whole one, then changes (point_rows.h). Whole windows are removed, so
-// no chain loses its beginning. Times are milliseconds since 1970 in UTC.
+// The first level has all points that are taken; each other level has the first point in each of its steps. The points
+// of one process and level in one window are a chain: a whole point, then changes (point_rows.h). Whole windows are
+// removed, so no chain loses its beginning. Times are milliseconds since 1970 in UTC.
 #ifndef HEAPTAP_USERSPACE_HISTORY_LEVELS_H_
 #define HEAPTAP_USERSPACE_HISTORY_LEVELS_H_
 
@@ -29,7 +29,7 @@ inline const std::array<Level, kLevels>& Levels() {
   return levels;
 }
 
-// The steps of a chain. Longer chains make the database smaller, and reading a single moment slower.
+// The number of steps in a chain. Longer chains make the database smaller, but reading a single moment slower.
 inline constexpr int kStepsOfWindow = 30;
 
 inline int64_t StepOf(size_t level, int64_t time) { return time / absl::ToInt64Milliseconds(Levels()[level].step); }

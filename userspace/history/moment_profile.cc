@@ -65,7 +65,7 @@ MomentProfile MomentProfiles::Make(const Timeline& moment) {
     profile::Estimate estimate = {.samples = row.samples,
                                   .objects = static_cast<double>(row.live_objects),
                                   .bytes = static_cast<double>(row.live_bytes)};
-    // The mean size of the objects is that of the sampled ones, if they have one size.
+    // If all objects have one size, their mean size is also the mean size of the sampled objects.
     const double size = estimate.objects > 0 ? estimate.bytes / estimate.objects : 0;
     estimate.sampled_bytes = profile::ToWhole(size * static_cast<double>(estimate.samples));
     estimate.variance = static_cast<double>(row.deviation) * static_cast<double>(row.deviation);

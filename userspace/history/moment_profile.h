@@ -31,7 +31,7 @@ class MomentProfiles {
   MomentProfile Make(const Timeline& moment);
 
  private:
-  // `path_key`: of the path up to this frame.
+  // `path_key`: the PathKey of the path up to this frame.
   uint64_t AddressOf(const std::string& library, std::string path_key);
 
   struct Library {
@@ -39,7 +39,7 @@ class MomentProfiles {
     std::string path = {};
   };
   std::map<std::string, uint64_t> addresses_;  // by path key
-  std::map<std::string, Library> libraries_;   // by the names of the files
+  std::map<std::string, Library> libraries_;   // by file name
 };
 
 }  // namespace heaptap::history

@@ -13,8 +13,9 @@ namespace {
 
 using Frames = std::vector<TimelineFrame>;
 
-// A program chooses its names, and 127 functions of a call path may have 16 KiB each, with as many inlined ones. Those
-// of 1,000 ordinary call paths take some megabytes. An answer has them about three times.
+// A program chooses its names. Each of the 127 functions of a call path may have a name of 16 KiB, and so may as many
+// inlined functions. The names of 1,000 ordinary call paths take some megabytes. An answer holds its names about three
+// times.
 constexpr uint64_t kMostNameBytes = 32 << 20;
 
 // Frames of the database, each read once.
@@ -59,7 +60,7 @@ class FrameReader {
 
 }  // namespace
 
-// NUL separates what can hold any other byte.
+// The parts of a key can hold any byte but NUL, so NUL separates them.
 std::string PathKey(absl::Span<const TimelineFrame> frames) {
   std::string key;
   for (const TimelineFrame& frame : frames) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The call paths of a timeline, with names. Not thread-safe. Errors: as database.h.
+// The call paths of a timeline, with names. Not thread-safe. Errors: see database.h.
 #ifndef HEAPTAP_USERSPACE_HISTORY_PATH_NAMES_H_
 #define HEAPTAP_USERSPACE_HISTORY_PATH_NAMES_H_
 
@@ -24,13 +24,14 @@ using PathsOfProcesses = std::map<int64_t, PathNumbers>;
 
 absl::StatusOr<PathsOfProcesses> ReadPathNumbers(Database& database, absl::Span<const KnownProcess> processes);
 
-// Equal for paths with the same functions in files of the same names, so for those of two builds of a program. Ends
-// with the key of the outermost frame: the key of the first frames is the beginning of that of all.
+// Paths have equal keys if they have the same functions in files of the same names, so a path keeps its key in another
+// build of a program. The key of the outermost frame comes last: the key of the first frames is a prefix of the key of
+// all frames.
 std::string PathKey(absl::Span<const TimelineFrame> frames);
 
 struct NamedPaths {
   std::vector<TimelinePath> paths = {};
-  // The path that stands for each one with its PathKey.
+  // For each path, the path that stands for all paths with the same PathKey.
   absl::flat_hash_map<int64_t, int64_t> same = {};
 };
 // OutOfRange: the names take too much memory.

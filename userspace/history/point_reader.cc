@@ -11,7 +11,7 @@
 namespace heaptap::history {
 namespace {
 
-// Up to so many processes, each point is looked up; for more, all points of the time are read.
+// For up to this many processes, each point is looked up. For more, all points in the range of time are read.
 constexpr size_t kFewProcesses = 8;
 
 constexpr char kPointColumns[] =
@@ -56,7 +56,7 @@ absl::StatusOr<std::optional<int64_t>> PointReader::First(size_t level) {
 
 absl::Status PointReader::Read(size_t level, int64_t since, int64_t until, const std::set<int64_t>& wanted,
                                const Visit& visit) {
-  // From the beginning of the first chain.
+  // Reading begins where the first chain begins.
   const int64_t begin = since <= 0 ? 0 : WindowBegin(level, since);
   if (processes_.size() > kFewProcesses) {
     Statement all = database_.Prepare(
@@ -86,7 +86,7 @@ absl::Status PointReader::Decode(Statement& points, int64_t since, const std::se
     const auto pid = pids_.find(process);
     if (pid == pids_.end()) continue;
     const int64_t form = points.Integer(9);
-    // The beginning of its chain was removed.
+    // The beginning of the point's chain was removed.
     if ((form & kWholePoint) == 0 && !rows.contains(process)) continue;
     Rows& own = rows[process];
     if (absl::Status status = Apply(form, points.Text(10), own); !status.ok()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads the points of some processes. Not thread-safe. Errors: as database.h.
+// Reads the points of some processes. Not thread-safe. Errors: see database.h.
 #ifndef HEAPTAP_USERSPACE_HISTORY_POINT_READER_H_
 #define HEAPTAP_USERSPACE_HISTORY_POINT_READER_H_
 
@@ -23,18 +23,20 @@ namespace heaptap::history {
 
 class PointReader {
  public:
-  // Refers to both.
+  // Refers to both arguments.
   PointReader(Database& database, const std::vector<KnownProcess>& processes);
 
-  // Times of the level's points of any process of the database, from `since` to before `until`.
+  // The times of the level's points, of any process in the database, from `since` to before `until`.
   absl::StatusOr<std::vector<int64_t>> Times(size_t level, int64_t since, int64_t until);
 
   // The time of the processes' oldest point in the level; none: they have no point there.
   absl::StatusOr<std::optional<int64_t>> First(size_t level);
 
-  // Time, process, what the process held, and its rows. Of the point, the rows and the time are not filled in.
+  // The arguments are the time, the process, what the process held, and its rows. The rows and the time of the
+  // TimelinePoint are not filled in.
   using Visit = std::function<void(int64_t, int64_t, const TimelinePoint&, const Rows&)>;
-  // Visits the points at the `wanted` times, from `since` to before `until`. Those of one process come by time.
+  // Visits the points at the `wanted` times, from `since` to before `until`. The points of one process come in the
+  // order of time.
   absl::Status Read(size_t level, int64_t since, int64_t until, const std::set<int64_t>& wanted, const Visit& visit);
 
  private:

@@ -12,10 +12,10 @@ constexpr int kDigitBits = 7;
 constexpr int kNumberBits = 64;
 constexpr uint8_t kMore = 0x80;
 
-// Without those that the flags announce.
+// Without the numbers that the flags announce.
 constexpr size_t kNumbersOfRow = 4;
 
-// Flags below the number of samples.
+// Flags in the bits below the number of samples.
 constexpr uint64_t kHasFreed = 1;
 constexpr uint64_t kHasDeviation = 2;
 constexpr int kFlagBits = 2;

@@ -23,22 +23,22 @@ absl::StatusOr<uint64_t> UsedPages(Database& database) {
   return pages.Integer(0);
 }
 
-// From this share of the pages on, room is made, down to the other one. What is written until the next time needs the
-// rest.
+// When the first share of the pages is in use, points are removed until only the second share is. The rest is for what
+// is written until the next pruning.
 constexpr double kFull = 0.9;
 constexpr double kEnough = 0.85;
-// So much is made at a time for a transaction that found none: points of a moment in which many processes start need
-// more than is left from kFull on.
+// The room that is made at a time for a transaction that found none. The points of a moment in which many processes
+// start need more room than kFull leaves.
 constexpr double kRoom = 0.1;
-// A database that stays full, because nothing more can be removed, is pruned again when so much was written: to find
-// the user with the most bytes takes a second if there are 500 MB.
+// A database that stays full, because nothing more can be removed, is pruned again when this share was written: finding
+// the user with the most bytes takes a second in a database of 500 MB.
 constexpr double kWorthPruning = 0.01;
-// Then another user may have the most.
+// After this many windows, another user may have the most bytes.
 constexpr size_t kWindowsAtATime = 16;
-// The same for processes: one of so many.
+// Of a user's ended processes, one in this many is removed at a time, for the same reason.
 constexpr size_t kEndedAtATime = 8;
 
-// Free pages are used again. If there are more than this share, some go back to the file system.
+// Free pages are used again. If more than this share is free, some pages go back to the file system.
 constexpr double kFree = 0.25;
 constexpr char kGiveBack[] = "PRAGMA incremental_vacuum(1024)";
 
@@ -64,7 +64,7 @@ class Transaction {
   bool is_committed_ = false;
 };
 
-// Removes the points of a level before `time`: of one user (-1: of processes without one), or of all.
+// Removes the points of a level before `time`: those of one user (-1: of processes without a user), or of all users.
 absl::Status RemovePoints(Database& database, size_t level, int64_t time, std::optional<int64_t> owner) {
   const std::string of_owner =
       owner.has_value() ? " AND process IN (SELECT id FROM processes WHERE coalesce(owner, -1) = ?3)" : "";
@@ -85,8 +85,8 @@ absl::Status RemovePoints(Database& database, size_t level, int64_t time, std::o
   return ticks.Bind(static_cast<int64_t>(level)).Bind(time).Run();
 }
 
-// The end of the window of the level's oldest point: of one user, or of all. None: there is no point before `limit`, or
-// its window goes on beyond it.
+// The end of the window of the level's oldest point, of one user or of all users. None: there is no point before
+// `limit`, or the window ends after `limit`.
 absl::StatusOr<std::optional<int64_t>> OldestWindow(Database& database, size_t level, int64_t limit,
                                                     std::optional<int64_t> owner) {
   Statement first =
@@ -101,7 +101,7 @@ absl::StatusOr<std::optional<int64_t>> OldestWindow(Database& database, size_t l
   return end <= limit ? std::optional<int64_t>(end) : std::nullopt;
 }
 
-// A window at a time, so that no transaction is long and the log stays small.
+// Removes one window in a transaction of its own, so that no transaction is long and the log stays small.
 absl::Status RemoveWindow(Database& database, size_t level, int64_t end, std::optional<int64_t> owner) {
   Transaction transaction(database);
   if (!transaction.begun().ok()) return transaction.begun();
@@ -165,7 +165,7 @@ absl::Status RemoveOrphans(Database& database) {
   return transaction.Commit();
 }
 
-// Removes some windows of the user, of the finest level that has one. False: there is none.
+// Removes some of the user's windows, those of the finest level first. False: there is none.
 absl::StatusOr<bool> RemoveWindows(Database& database, int64_t owner, uint64_t enough_pages) {
   Statement newest = database.Prepare("SELECT max(time) FROM ticks WHERE level = ?");
   bool has_removed = false;
@@ -190,7 +190,7 @@ absl::StatusOr<bool> RemoveWindows(Database& database, int64_t owner, uint64_t e
   return has_removed;
 }
 
-// Removes the points of a share of the user's processes that have ended, those that ended first. False: there is none.
+// Removes the points of some of the user's ended processes, those that ended first. False: there is no such process.
 absl::StatusOr<bool> RemoveEnded(Database& database, int64_t owner) {
   Transaction transaction(database);
   if (!transaction.begun().ok()) return transaction.begun();
@@ -216,7 +216,7 @@ absl::StatusOr<bool> RemoveEnded(Database& database, int64_t owner) {
   return true;
 }
 
-// Removes something of the user with the most bytes. False: there is nothing more.
+// Removes some points of the user with the most bytes. False: there is nothing more to remove.
 absl::StatusOr<bool> RemoveFromLargest(Database& database, uint64_t enough_pages) {
   Statement largest = database.Prepare(
       "SELECT coalesce(owner, -1) AS user, sum(40 + length(rows)) AS bytes FROM points "
@@ -226,12 +226,12 @@ absl::StatusOr<bool> RemoveFromLargest(Database& database, uint64_t enough_pages
   largest.Reset();
   absl::StatusOr<bool> removed = RemoveWindows(database, owner, enough_pages);
   if (!removed.ok() || *removed) return removed;
-  // All that is left is in the windows in use, where the points of a running process need the ones before.
+  // Only windows in use are left, in which each point of a running process needs the points before it.
   return RemoveEnded(database, owner);
 }
 
-// Gives free pages back to the file system: all that are beyond the bound, which may have been larger at the last
-// start, and some if there are many.
+// Gives free pages back to the file system: all pages beyond the bound, which may have been larger at the last start,
+// and some others if many are free.
 absl::Status GiveBack(Database& database, uint64_t most_pages) {
   for (;;) {
     Statement count =
@@ -253,7 +253,8 @@ uint64_t ShareOf(uint64_t pages, double share) { return static_cast<uint64_t>(sh
 
 bool IsFull(uint64_t used, uint64_t most_pages) { return used >= ShareOf(most_pages, kFull); }
 
-// Removes points until fewer than `enough_pages` are in use, and what no point needs. Returns the pages in use then.
+// Removes points until fewer than `enough_pages` pages are in use, and whatever no point needs. Returns the number of
+// pages that are still in use.
 absl::StatusOr<uint64_t> PruneTo(Database& database, uint64_t enough_pages, uint64_t most_pages) {
   for (;;) {
     absl::StatusOr<uint64_t> used = UsedPages(database);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keeps the history within its ages (levels.h) and its size. Not thread-safe. Errors: as database.h.
+// Keeps the history within its ages (levels.h) and its size. Not thread-safe. Errors: see database.h.
 //
-// When the database is full, the user with the most bytes gives up points: of the finest level first, the oldest
-// first, and at last those of processes that have ended. So no user can push out the history of another one.
+// When the database is full, the user with the most bytes gives up points: those of the finest level first, the oldest
+// first, and at last the points of ended processes. So no user can push out the history of another one.
 #ifndef HEAPTAP_USERSPACE_HISTORY_RETENTION_H_
 #define HEAPTAP_USERSPACE_HISTORY_RETENTION_H_
 
@@ -19,13 +19,14 @@
 namespace heaptap::history {
 
 // Removes points that are too old, points of the largest user if more than nine tenths of the pages are in use, and
-// whatever no point needs any more. Returns the pages in use then. Outside a transaction.
+// whatever no point needs any more. Returns the number of pages that are still in use. Must be called outside a
+// transaction.
 absl::StatusOr<uint64_t> Prune(Database& database, uint64_t most_pages, absl::Time now);
 
-// When a database is pruned. It may be opened anew meanwhile.
+// Decides when a database is pruned. The database may be opened anew meanwhile.
 class Pruner {
  public:
-  // Points become too old.
+  // Points become too old, so the database is pruned at least this often.
   static constexpr absl::Duration kInterval = absl::Minutes(1);
 
   explicit Pruner(uint64_t most_bytes) : most_pages_(MostPages(most_bytes)) {}
@@ -40,7 +41,7 @@ class Pruner {
  private:
   const uint64_t most_pages_;
   base::Instant pruned_ = base::Instant::InfinitePast();
-  uint64_t pages_ = 0;  // in use then
+  uint64_t pages_ = 0;  // in use after the last pruning
   base::Instant no_room_until_ = base::Instant::InfinitePast();
 };
 

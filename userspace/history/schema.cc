@@ -107,7 +107,7 @@ absl::StatusOr<std::unique_ptr<Database>> OpenSound(const std::string& path, uin
 }  // namespace
 
 uint64_t MostLogBytes(uint64_t most_bytes) { return std::min(kLogBytes, most_bytes / kShareOfLog); }
-// Twice the log: a transaction that begins below its bound is written to it, too.
+// The log counts twice: a transaction that begins while the log is below its bound is written to the log, too.
 uint64_t MostPages(uint64_t most_bytes) { return (most_bytes - 2 * MostLogBytes(most_bytes)) / kPageBytes; }
 
 absl::Status LimitPages(Database& database, uint64_t most_pages) {
@@ -120,10 +120,10 @@ uint64_t LogBytes(const std::string& path) {
 }
 
 bool IsDiskFull(const std::string& path) {
-  // More than a transaction of one moment writes, unless very many processes start in it.
+  // A transaction of one moment writes less than this, unless very many processes start at that moment.
   constexpr uint64_t kRoom = 1 << 20;
   struct statvfs disk;
-  // As root, who may use reserved blocks.
+  // Root may use the reserved blocks, too.
   return statvfs(path.c_str(), &disk) == 0 && uint64_t{disk.f_bfree} * disk.f_frsize < kRoom;
 }
 
@@ -139,7 +139,7 @@ absl::StatusOr<std::unique_ptr<Database>> OpenForWriting(const std::string& path
   if (rename(path.c_str(), aside.c_str()) != 0) {
     return absl::UnavailableError(absl::StrCat("it is corrupt, and cannot be renamed: ", strerror(errno)));
   }
-  // The log belongs to the file that is set aside; without one of its own, an older one must not stay there.
+  // The log belongs to the file that is set aside. If this file has no log, an older log must not stay there.
   for (const char* end : {"-wal", "-shm"}) {
     if (rename(absl::StrCat(path, end).c_str(), absl::StrCat(aside, end).c_str()) != 0) {
       remove(absl::StrCat(aside, end).c_str());

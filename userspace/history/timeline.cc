@@ -23,7 +23,7 @@ namespace {
 // A client that waits longer has asked for too much.
 constexpr absl::Duration kPatience = absl::Seconds(8);
 
-// A process without a point for so many steps does not run.
+// A process without a point for this many steps does not run.
 constexpr int kStepsToMiss = 3;
 
 absl::StatusOr<std::unique_ptr<Database>> OpenForReading(const std::string& file) {
@@ -50,7 +50,7 @@ std::string SubjectText(const Subject& subject) {
   return subject.pid.has_value() ? absl::StrCat("process ", *subject.pid) : subject.name.value_or("");
 }
 
-// How the last of the processes has ended, if all had ended by that time; else "".
+// How the last of the processes ended, if all had ended by that time; else "".
 std::string EndText(const Timeline& timeline, const Subject& subject, absl::Time time) {
   const KnownProcess* last = nullptr;
   for (const KnownProcess& process : timeline.processes) {
@@ -63,7 +63,7 @@ std::string EndText(const Timeline& timeline, const Subject& subject, absl::Time
   return absl::StrCat(": it ended at ", TimeText(*last->ended), how, "; its last moment is ", name, "@last");
 }
 
-// The processes of the condition, which has the parameter ?1.
+// Finds the processes that meet the condition, which has the parameter ?1.
 template <typename Value>
 absl::Status Find(Database& database, const char* condition, Value value, const Sees& sees, Timeline& timeline) {
   Statement find = database.Prepare(
@@ -109,7 +109,7 @@ absl::StatusOr<Timeline> FindProcesses(Database& database, const Subject& subjec
   return timeline;
 }
 
-// A part of the time and the level that has it.
+// A part of the range of time, and the level that covers it.
 struct Piece {
   size_t level;
   int64_t since;
@@ -130,7 +130,7 @@ absl::StatusOr<std::vector<Piece>> Pieces(PointReader& reader, int64_t since, in
   return pieces;
 }
 
-// `most` of them, evenly spread, the first and the last among them.
+// `most` of the elements, evenly spread, including the first and the last.
 template <typename T>
 std::vector<T> Thinned(const std::vector<T>& all, size_t most) {
   if (all.size() <= most || most < 2) return all;
@@ -159,7 +159,7 @@ void Add(const TimelinePoint& totals, const Rows& rows, const PathNumbers& paths
   }
 }
 
-// Leaves the rows of the paths that held most at any time; the others become path 0.
+// Keeps the rows of the `most` paths that held most at any time; the other rows become path 0.
 void KeepLargest(std::vector<TimelinePoint>& points, size_t most) {
   absl::flat_hash_map<int64_t, uint64_t> largest;
   for (const TimelinePoint& point : points) {
@@ -248,7 +248,7 @@ absl::StatusOr<Timeline> ReadTimeline(const std::string& file, const Subject& su
   const int64_t until = Milliseconds(range.until);
   const absl::StatusOr<std::vector<Piece>> pieces = Pieces(reader, since, until);
   if (!pieces.ok()) return pieces.status();
-  std::vector<std::pair<int64_t, size_t>> times;  // with the piece
+  std::vector<std::pair<int64_t, size_t>> times;  // each with the number of its piece
   for (size_t i = 0; i < pieces->size(); i++) {
     const Piece& piece = (*pieces)[i];
     const absl::StatusOr<std::vector<int64_t>> all = reader.Times(piece.level, piece.since, piece.until);

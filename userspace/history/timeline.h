@@ -3,8 +3,8 @@
 // Reads the history: what a service, a command or a process held over time, or at one moment.
 //
 // Each call opens the file anew, and sees it as it was at that moment, while others write. Errors: NotFound: nothing is
-// known of it, or nothing that the client may see; DataLoss, DeadlineExceeded: database.h. Functions here are
-// thread-safe.
+// known of the subject, or nothing that the client may see; DataLoss, DeadlineExceeded: see database.h. Functions here
+// are thread-safe.
 #ifndef HEAPTAP_USERSPACE_HISTORY_TIMELINE_H_
 #define HEAPTAP_USERSPACE_HISTORY_TIMELINE_H_
 
@@ -43,7 +43,7 @@ struct Range {
 absl::StatusOr<Timeline> ReadTimeline(const std::string& file, const Subject& subject, const Range& range,
                                       const Sees& sees);
 
-// With one point, the last one at or before `time`. NotFound also if nothing of the subject ran then.
+// The timeline has one point: the last one at or before `time`. NotFound also if no process of the subject ran then.
 absl::StatusOr<Timeline> ReadMoment(const std::string& file, const Subject& subject, absl::Time time, const Sees& sees);
 
 struct Service {

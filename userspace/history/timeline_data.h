@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a reader gets of the history (timeline.h). Texts may hold any bytes.
+// What a reader gets from the history (timeline.h). Texts may hold any bytes.
 #ifndef HEAPTAP_USERSPACE_HISTORY_TIMELINE_DATA_H_
 #define HEAPTAP_USERSPACE_HISTORY_TIMELINE_DATA_H_
 
@@ -26,7 +26,7 @@ struct KnownProcess {
   uint64_t process_id = 0;
   absl::Time started = {};
   std::optional<absl::Time> ended = {};
-  std::string how = {};  // as Writer::EndProcess
+  std::string how = {};  // as in Writer::EndProcess
 };
 
 // What processes of one subject held together.
@@ -36,7 +36,7 @@ struct TimelinePoint {
   pid_t pid = 0;  // of one of them
   uint64_t live_bytes = 0;
   uint64_t live_objects = 0;
-  std::optional<int64_t> rss_bytes = {};    // the sum of those that are known
+  std::optional<int64_t> rss_bytes = {};    // the sum of the known ones
   std::optional<int64_t> limit_bytes = {};  // the greatest
   uint64_t allocated_bytes = 0;
   uint32_t lg_sample = 0;  // the greatest
@@ -47,7 +47,7 @@ struct TimelinePoint {
 struct TimelineFrame {
   profile::SourceFrame source = {};  // without a function: the place is all that is known
   std::string library = {};          // path of the file; "": unknown
-  uint64_t offset = 0;               // in this file; an address without a file
+  uint64_t offset = 0;               // in this file; without a file, an address
   bool is_inlined = false;
 };
 

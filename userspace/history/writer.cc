@@ -24,7 +24,7 @@ constexpr const char* kNoteLast[kLevels] = {"UPDATE processes SET last0 = ? WHER
                                             "UPDATE processes SET last1 = ? WHERE id = ?",
                                             "UPDATE processes SET last2 = ? WHERE id = ?"};
 
-// Two daemons know the start of one process by different clocks. Process ids and PIDs are given anew only later.
+// Two daemons know the start of a process by different clocks. Process ids and PIDs are not reused within this time.
 constexpr absl::Duration kSameStart = absl::Minutes(1);
 
 // A frame without a name is looked up again when a process of a later recording has it.
@@ -75,7 +75,7 @@ absl::Status Writer::Begin() {
 absl::Status Writer::Commit() { return database_->Execute("COMMIT"); }
 
 void Writer::Rollback() {
-  // Some errors have rolled back already.
+  // Some errors have rolled the transaction back already.
   database_->Execute("ROLLBACK").IgnoreError();
   for (auto& last : last_) last.clear();
   begun_ = {};
@@ -107,7 +107,7 @@ absl::StatusOr<int64_t> Writer::AddProcess(const ProcessFacts& facts) {
 absl::Status Writer::EndProcess(int64_t process, absl::Time time, absl::string_view how) {
   for (auto& last : last_) last.erase(process);
   path_counts_.erase(process);
-  // A point can be taken after the end, before that is known.
+  // A point can be taken after the end of the process, before the end is known.
   Statement end =
       database_->Prepare("UPDATE processes SET ended = max(?, coalesce(last0, 0)), how = nullif(?, '') WHERE id = ?");
   return end.Bind(absl::ToUnixMillis(time)).Bind(how).Bind(process).Run();
@@ -122,7 +122,7 @@ absl::Status Writer::EndOthers(absl::Span<const int64_t> running, absl::Time tim
   }
   if (!find.status().ok()) return find.status();
   for (const int64_t id : gone) {
-    // When it ended is unknown; its last point is the last that was seen of it.
+    // The time of its end is unknown, so its last point counts as the end.
     Statement end = database_->Prepare("UPDATE processes SET ended = coalesce(last0, last1, last2, ?) WHERE id = ?");
     if (absl::Status status = end.Bind(absl::ToUnixMillis(time)).Bind(id).Run(); !status.ok()) return status;
   }
@@ -211,7 +211,7 @@ absl::Status Writer::AddPoint(int64_t process, absl::Time time, const Point& poi
 absl::Status Writer::AddToLevel(size_t level, int64_t process, int64_t time, const Point& point) {
   const auto [last, is_first] = last_[level].try_emplace(process);
   Last& before = last->second;
-  // When the clock was set back, whole points replace the old ones until it has caught up.
+  // If the clock was set back, whole points replace the old ones until the clock has caught up.
   const bool is_whole = is_first || time <= before.time || WindowOf(level, time) != WindowOf(level, before.time);
   const std::string rows = is_whole ? EncodeRows(point.rows) : EncodeChange(before.rows, point.rows);
   const auto number = static_cast<int64_t>(level);

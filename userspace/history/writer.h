@@ -3,7 +3,7 @@
 // Writes points of processes, their call paths and names into the history. Not thread-safe; other threads may read the
 // file meanwhile (timeline.h), or add marks.
 //
-// Texts of processes are hostile; they are bound as values and never become SQL. Errors: as database.h.
+// Texts of processes are hostile; they are bound as values and never become SQL. Errors: see database.h.
 #ifndef HEAPTAP_USERSPACE_HISTORY_WRITER_H_
 #define HEAPTAP_USERSPACE_HISTORY_WRITER_H_
 
@@ -52,7 +52,7 @@ struct Point {
   Rows rows = {};
 };
 
-// A version of a file with code. `path` and `version` have any bytes.
+// A version of a file with code. `path` and `version` may hold any bytes.
 struct CodeFile {
   std::string path = {};
   std::string version = {};  // equal for equal contents
@@ -66,11 +66,12 @@ struct FileOffset {
 
 class Writer {
  public:
-  // `most_bytes`: of the file and its log, at least kLeastBytes. Errors also of OpenForWriting.
+  // `most_bytes`: the bound for the file and its log together, at least kLeastBytes. Errors: also those of
+  // OpenForWriting.
   static absl::StatusOr<std::unique_ptr<Writer>> Open(const std::string& path, uint64_t most_bytes);
 
-  // Everything between the two is written together, or nothing of it. Unavailable: another program keeps the log from
-  // being emptied.
+  // Everything between Begin and Commit is written together, or nothing is. Unavailable: another program keeps the log
+  // from being emptied.
   absl::Status Begin();
   absl::Status Commit();
   // After this, the ids of all objects of this transaction are invalid, and the next points are whole.
@@ -83,10 +84,10 @@ class Writer {
   // Ends the processes that ran when the last writer ended, except those in `running`.
   absl::Status EndOthers(absl::Span<const int64_t> running, absl::Time time);
 
-  // Ids of files and frames are not given again, as long as this object lives.
+  // Ids of files and frames are not reused while this object lives.
   absl::StatusOr<int64_t> AddFile(const CodeFile& file);
-  // Frames innermost first. Returns the number of the path in the process, from 1. `new_frames`: gets
-  // each frame whose names have not been looked up, once.
+  // Frames innermost first. Returns the number of the path in the process, from 1. `new_frames` gets each frame whose
+  // names have not been looked up, once.
   struct NewFrame {
     int64_t frame = 0;
     FileOffset place = {};
@@ -94,11 +95,11 @@ class Writer {
   absl::StatusOr<uint64_t> AddPath(int64_t process, absl::Span<const FileOffset> frames,
                                    std::vector<NewFrame>& new_frames);
 
-  // As the function of that name.
+  // Like the function AddMark below.
   absl::Status AddMark(absl::Time time, std::optional<int64_t> process, absl::string_view kind, absl::string_view text);
 
-  // A point belongs to each level of which its time is the first one in a step. So a process that lives shortly has
-  // few points of the coarse levels, or none.
+  // A point belongs to a level if its time is the first one in a step of the level. So a short-lived process has few
+  // points in the coarse levels, or none.
   absl::Status AddPoint(int64_t process, absl::Time time, const Point& point);
 
   Database& database() { return *database_; }
@@ -118,8 +119,8 @@ class Writer {
   const std::string path_;
   const uint64_t most_bytes_;
   std::array<std::map<int64_t, Last>, kLevels> last_;  // by process
-  std::array<int64_t, kLevels> begun_ = {};            // of the level: the time in its latest step
-  // By process. A rolled back transaction empties it.
+  std::array<int64_t, kLevels> begun_ = {};            // by level: the time in its latest step
+  // By process. Rollback empties the map.
   std::map<int64_t, uint64_t> path_counts_;
   absl::flat_hash_set<int64_t> asked_;  // frames that were new
   // The ids that were given last. Names come later, by id, so the id of a file or frame that was pruned must not be
@@ -142,7 +143,7 @@ class NameWriter {
     int64_t frame = 0;
     std::vector<profile::SourceFrame> names = {};  // innermost first; none: the frame has no names
   };
-  // The frames of one file. Writes all of it or nothing.
+  // Writes the names of the frames of one file, all or none.
   absl::Status Write(int64_t file, absl::string_view build_id, absl::Span<const FrameNames> frames);
 
  private:
@@ -151,10 +152,11 @@ class NameWriter {
   std::unique_ptr<Database> database_;
 };
 
-// The most marks of one process. Its user can ask for any number, and its dumps are marks too.
+// The most marks of one process. The user of the process can ask for any number of marks, and dumps are marks, too.
 inline constexpr int64_t kMaxMarks = 1000;
 
-// FailedPrecondition: the process has kMaxMarks. Adds a mark by a connection of its own. Without a process: for all.
+// FailedPrecondition: the process has kMaxMarks. Adds a mark by a connection of its own. Without a process, the mark is
+// for all processes.
 absl::Status AddMark(const std::string& path, absl::Time time, std::optional<int64_t> process, absl::string_view kind,
                      absl::string_view text);
 

@@ -28,17 +28,17 @@ absl::StatusOr<Peer> PeerOf(int fd);
 // only processes that they own (process::Facts); other processes do not exist for them. Thread-safe.
 class Access {
  public:
-  // `user`: of a connection over TCP, if it is known.
+  // `user`: the user of a connection over TCP, if known.
   Access(const std::optional<Peer>& peer, std::optional<gid_t> group, std::optional<uid_t> user = std::nullopt);
 
   // Whether the client is a process of this machine that shows its user, so not a browser.
   bool IsLocalUser() const { return is_local_user_; }
   bool SeesAll() const { return !only_.has_value(); }
-  // The user of a client that does not see all.
+  // The user of a client that does not see all processes.
   std::optional<uid_t> user() const { return only_; }
-  // The user whose account pays for the answers: root for members of the group; none if it is unknown.
+  // The user whose account pays for the answers: root for members of the group; none if the user is unknown.
   std::optional<uid_t> payer() const { return payer_; }
-  // `owner`: of a process (profile::ProcessSummary::owner).
+  // `owner`: the owner of a process (profile::ProcessSummary::owner).
   bool Sees(std::optional<uid_t> owner) const { return SeesAll() || (owner.has_value() && *owner == *only_); }
 
  private:

@@ -23,14 +23,14 @@ namespace heaptap::http {
 
 class AnswerRoom {
  public:
-  // The largest profile, 65,536 call paths of 127 frames, takes about as much as text. The answer that goes beyond this
-  // is the last one until others are read.
+  // As text, the largest profile (65,536 call paths of 127 frames) takes about this much. The answer that exceeds the
+  // bound is the last one until other answers have been read.
   static constexpr uint64_t kBytesOfUser = 128 << 20;
 
-  // Subordinate ids count as their user.
+  // A subordinate id counts as the user who owns it.
   explicit AnswerRoom(base::SubordinateIds ids) : ids_(std::move(ids)) {}
 
-  // What one answer takes. Must not outlive the room.
+  // The room that one answer takes. Must not outlive the AnswerRoom.
   class Part {
    public:
     Part(AnswerRoom& room, std::optional<uid_t> user, uint64_t bytes) : room_(room), user_(user), bytes_(bytes) {}
@@ -45,15 +45,15 @@ class AnswerRoom {
     uint64_t bytes_;
   };
 
-  // Waits until the user's other answers leave room for another one. As its size is unknown, it takes all that a user
-  // may have until SetBytes. `user`: none if it is unknown; all unknown users count as one. Unavailable: there was no
-  // room until the deadline.
+  // Waits until the user's other answers leave room for another one. The size of the new answer is unknown, so it takes
+  // all that a user may have until SetBytes. `user`: none if it is unknown; all unknown users count as one.
+  // Unavailable: there was no room by the deadline.
   absl::StatusOr<std::unique_ptr<Part>> Wait(std::optional<uid_t> user, base::Instant deadline);
 
  private:
   const base::SubordinateIds ids_;
   base::Mutex mutex_;
-  std::map<std::optional<uid_t>, uint64_t> bytes_ ABSL_GUARDED_BY(mutex_);  // without those that have none
+  std::map<std::optional<uid_t>, uint64_t> bytes_ ABSL_GUARDED_BY(mutex_);  // without users that have none
 };
 
 }  // namespace heaptap::http

@@ -31,8 +31,8 @@ class ClientTime {
 
   ClientTime() : accounts_(base::SubordinateIds::OfSystem(), kShare, kBurst) {}
 
-  // `user`: none if it is unknown. ResourceExhausted: the user has no time left; the message and SecondsToWait say
-  // when.
+  // `user`: none if it is unknown. ResourceExhausted: the user has no time left; the message and SecondsToWait say when
+  // there is time again.
   absl::Status Check(std::optional<uid_t> user);
   void Charge(std::optional<uid_t> user, absl::Duration used);
 
@@ -41,14 +41,14 @@ class ClientTime {
   base::Accounts accounts_ ABSL_GUARDED_BY(mutex_);
 };
 
-// The seconds after which an error of ClientTime::Check is over; none: the error is another one.
+// For an error of ClientTime::Check, the seconds after which the user has time again; none: it is another error.
 std::optional<int64_t> SecondsToWait(const absl::Status& status);
 
-// Who asks, and pays with the processor time of the thread that answers and with room for the answer. Not thread-safe:
-// of that thread.
+// The client that asks, and that pays for the answer with processor time of the thread that answers and with room. Not
+// thread-safe: only that thread uses it.
 class Asker {
  public:
-  // `room`: null: answers may take any amount of memory.
+  // `room`: null if answers may take any amount of memory.
   Asker(ClientTime& time, std::optional<uid_t> user, AnswerRoom* room = nullptr)
       : time_(time), user_(user), room_(room) {}
   ~Asker() { ChargeAtMost(absl::InfiniteDuration()); }
@@ -61,20 +61,21 @@ class Asker {
     ChargeAtMost(absl::InfiniteDuration());
     return time_.Check(user_);
   }
-  // Charges what the answer has taken since the last charge, and nothing beyond `most`: who asks does not pay for what
+  // Charges what the answer has taken since the last charge, but not more than `most`: the asker does not pay for what
   // others cause.
   void ChargeAtMost(absl::Duration most);
-  // Charges what another thread has spent for the answer.
+  // Charges what another thread has spent on the answer.
   void Charge(absl::Duration by_other) { time_.Charge(user_, by_other); }
 
-  // To be called before a profile is read. Waits for room, unless this answer has it already. Errors: as
+  // To be called before a profile is read. Waits for room, unless this answer has it already. Errors: those of
   // AnswerRoom::Wait.
   absl::Status WaitForRoom(base::Instant deadline);
   // The answer may become much larger than its profiles, so it needs all room until it is made.
   void NeedAllRoom() { needs_all_room_ = true; }
-  // The answer takes as much as its profiles, of which it has one more.
+  // Adds a profile to the answer. The answer takes as much room as its profiles together.
   void AddProfile(uint64_t bytes);
-  // The answer is made. The room is given back when the result is destroyed; null: the answer had none.
+  // To be called when the answer is made. The room is given back when the result is destroyed. Null: the answer had no
+  // room.
   std::shared_ptr<void> EndAnswer(uint64_t bytes);
 
  private:

@@ -16,7 +16,7 @@ struct Limits {
   absl::Duration body_time = absl::Seconds(10);    // from then to the last byte of the body
   absl::Duration answer_time = absl::Seconds(60);  // for sending the whole answer
   size_t header_bytes = 32 << 10;
-  // A request for the names of a million addresses takes 16 MB; jeprof asks for those of one profile.
+  // A request for the names of a million addresses takes 16 MB; jeprof asks for the names of one profile.
   size_t body_bytes = 4 << 20;
   size_t requests_per_connection = 100;
   // Connections at once; each has a thread. Scrapers may run several requests with ?seconds=N at once.

@@ -25,14 +25,14 @@
 namespace heaptap::http {
 namespace {
 
-// More than are served at once, so that surplus clients get an answer (503).
+// More clients than are served at once may wait, so that surplus clients get an answer (503).
 constexpr int kBacklog = 128;
 constexpr int kSocketFlags = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
 
-// For any user: Access decides.
+// Any user may connect: Access decides what each may do.
 constexpr mode_t kSocketMode = 0666;
 
-// A path by which the kernel finds a socket in an open folder, wherever that has been moved.
+// A path by which the kernel finds a socket in an open folder, wherever the folder has been moved.
 absl::StatusOr<sockaddr_un> AddressIn(int folder, const std::string& name) {
   const std::string path = absl::StrCat("/proc/self/fd/", folder, "/", name);
   sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
@@ -65,7 +65,7 @@ bool IsStale(const sockaddr_un& address) {
          errno == ECONNREFUSED;
 }
 
-// Makes way for a new socket.
+// Removes a stale socket to make way for a new one.
 absl::Status RemoveStale(int folder, const std::string& name, const sockaddr_un& address, const std::string& path) {
   struct stat status;
   if (fstatat(folder, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) {

@@ -44,7 +44,7 @@ class UnixListener {
 // port. InvalidArgument: any other address. Other codes: the kernel refused.
 absl::StatusOr<base::FileDescriptor> ListenOnLoopback(absl::string_view address);
 
-// The port that a TCP socket is bound to; 0 if `fd` is none.
+// The port that a TCP socket is bound to; 0 if `fd` is not a TCP socket.
 int PortOf(int fd);
 
 // Whether a Host header names the loopback interface, by number or as localhost, with any port. When the page of

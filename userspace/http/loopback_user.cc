@@ -25,7 +25,7 @@ struct Reply {
   inet_diag_msg message;
 };
 
-// One end of the connection, as sock_diag has addresses.
+// Describes one end of the connection in sock_diag's form of addresses.
 bool Describe(const sockaddr_storage& end, __be16& port, __be32 (&address)[4]) {
   if (end.ss_family == AF_INET) {
     const auto& end4 = reinterpret_cast<const sockaddr_in&>(end);
@@ -69,7 +69,7 @@ std::optional<uid_t> LoopbackUserOf(int fd) {
   Reply reply = {};
   const ssize_t got = recv(diag.get(), &reply, sizeof(reply), MSG_DONTWAIT);
   if (got < static_cast<ssize_t>(sizeof(reply)) || reply.header.nlmsg_type != SOCK_DIAG_BY_FAMILY) return std::nullopt;
-  // A socket that its process has closed is of no process, and the kernel gives root for its user.
+  // A socket that its process has closed belongs to no process, and the kernel reports root as its user.
   if (reply.message.idiag_inode == 0) return std::nullopt;
   return reply.message.idiag_uid;
 }

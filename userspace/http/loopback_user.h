@@ -11,7 +11,7 @@
 namespace heaptap::http {
 
 // The user whose process made the peer of this connected socket, as sock_diag(7) says. None: the kernel does not say,
-// or the peer is closed already. It is for shares and accounts, not for rights. Thread-safe.
+// or the peer is closed already. The result is for shares and accounts, not for rights. Thread-safe.
 std::optional<uid_t> LoopbackUserOf(int fd);
 
 }  // namespace heaptap::http

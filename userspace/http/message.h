@@ -42,7 +42,7 @@ struct Response {
   int status = 200;
   std::string content_type = kUtf8Text;
   std::string body = {};
-  std::vector<std::pair<std::string, std::string>> headers = {};  // in addition to those of all answers
+  std::vector<std::pair<std::string, std::string>> headers = {};  // in addition to the headers of all answers
   std::shared_ptr<void> room = {};                                // that the answer takes (AnswerRoom); may be null
 };
 

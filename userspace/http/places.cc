@@ -9,8 +9,8 @@
 namespace heaptap::http {
 namespace {
 
-// The part of all places that is kept for users that have none. Eight for the Unix socket, so that eight users
-// can get their first answers while others hold all that they may have.
+// One in this many of all places is kept for users that have none. For the Unix socket these are eight places, so that
+// eight users can get their first answers while others hold all that they may have.
 constexpr size_t kPartForNewUsers = 4;
 
 }  // namespace

@@ -20,10 +20,10 @@
 namespace heaptap::http {
 namespace {
 
-// After poll(2) or accept(2) failed for want of descriptors or memory.
+// The pause after poll(2) or accept(2) failed for want of descriptors or memory.
 constexpr absl::Duration kPause = absl::Milliseconds(100);
 
-// Without waiting: it does not matter if the client misses the answer.
+// Does not wait: it does not matter if the client misses the answer.
 void Refuse(int fd) {
   const std::string answer = Refusal(503);
   send(fd, answer.data(), answer.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -63,7 +63,7 @@ Server::Server(const ServerOptions& options, Handler handler, UnixListener unix_
       tcp_places_({.all = limits_.connections_by_tcp, .of_user = limits_.connections_per_user}) {}
 
 absl::Status Server::StartThreads() {
-  // One for each place.
+  // One thread for each place.
   const size_t workers = limits_.connections + (loopback_.valid() ? limits_.connections_by_tcp : 0);
   threads_.reserve(workers + 1);
   try {
@@ -151,7 +151,7 @@ void Server::Work() {
     SocketChannel channel(connection.socket.get());
     service_.Serve(channel, connection.peer, connection.user);
     base::MutexLock lock(&mutex_);
-    // Before the descriptor number is reused.
+    // This must happen before the descriptor number is reused.
     open_.erase(connection.socket.get());
     PlacesOf(connection).Leave(connection.user);
   }

@@ -39,7 +39,7 @@ class Server {
   // Errors: those of UnixListener::Listen and ListenOnLoopback; ResourceExhausted: the threads cannot be started.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options, Handler handler);
 
-  // Ends all connections and waits for requests in progress, at most the patience of the collector or of the
+  // Ends all connections and waits for requests in progress, for at most the patience of the collector or of the
   // symbolizer.
   ~Server();
   Server(const Server&) = delete;
@@ -61,9 +61,9 @@ class Server {
   struct Connection {
     base::FileDescriptor socket = {};
     std::optional<Peer> peer = {};   // of the Unix socket
-    std::optional<uid_t> user = {};  // who owns the subordinate ids too; none: unknown
+    std::optional<uid_t> user = {};  // for a subordinate id, its owner; none: unknown
   };
-  // Counts one more connection. False: it cannot be served now.
+  // Counts a new connection. False: the connection cannot be served now.
   bool Admit(const Connection& connection);
   Places& PlacesOf(const Connection& connection) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return connection.peer.has_value() ? unix_places_ : tcp_places_;
@@ -78,7 +78,7 @@ class Server {
 
   base::Mutex mutex_;
   bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  std::vector<Connection> waiting_ ABSL_GUARDED_BY(mutex_);  // for a thread; there are as many threads
+  std::vector<Connection> waiting_ ABSL_GUARDED_BY(mutex_);  // for a thread; there is one for each place
   std::set<int> open_ ABSL_GUARDED_BY(mutex_);               // sockets of all connections
   Places unix_places_ ABSL_GUARDED_BY(mutex_);
   Places tcp_places_ ABSL_GUARDED_BY(mutex_);

@@ -24,8 +24,8 @@ class Service {
       : handler_(std::move(handler)), limits_(limits), group_(group) {}
 
   // Answers requests until the client disconnects or reaches a limit. `peer`: none for a client over TCP. Such a client
-  // may be a browser, so requests of other sites' pages are refused. `user`: of such a client, if known. Throws
-  // nothing.
+  // may be a browser, so requests of other sites' pages are refused. `user`: the user of a client over TCP, if known.
+  // Throws nothing.
   void Serve(Channel& channel, const std::optional<Peer>& peer, std::optional<uid_t> user = std::nullopt) const;
 
  private:

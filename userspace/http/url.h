@@ -24,7 +24,7 @@ struct Url {
 bool IsUrl(absl::string_view word);
 
 // InvalidArgument: not http://HOST[:PORT][/PATH][?QUERY], or it has a byte that must be escaped, or a user name. The
-// message begins with the word, unless that may hold a password, and says what to do. Leaves out the fragment.
+// message begins with the word, unless the word may hold a password, and says what to do. Leaves out the fragment.
 absl::StatusOr<Url> ParseUrl(absl::string_view word);
 
 }  // namespace heaptap::http

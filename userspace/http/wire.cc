@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Boost.Beast parses both directions. Its basic_parser is used directly: requests and answers of Beast's own types
-// would cost four times the time to compile, and fields that nothing reads.
+// Boost.Beast parses both directions. Its basic_parser is used directly: Beast's own types for requests and answers
+// would take four times as long to compile, and have fields that nothing reads.
 #include "userspace/http/wire.h"
 
 #include <algorithm>
@@ -136,7 +136,8 @@ class RequestParser : public Parser<true> {
     }
   }
 
-  // The page that this server has sent may send orders too. Its browser names the server as it was addressed.
+  // The page that this server has sent may send orders, too. For this page, the browser's Origin names the server as
+  // Host does.
   void on_header_impl(error_code&) override {
     incoming.is_cross_site |= origin_.has_value() && *origin_ != absl::StrCat("http://", incoming.host);
   }
@@ -244,7 +245,7 @@ std::optional<IncomingRequest> RequestReader::Next() {
 }
 
 std::string ResponseHead(const Response& response, bool keep_alive) {
-  // Browsers neither guess the type nor cache.
+  // With these headers, browsers neither guess the type nor cache the answer.
   std::string head = absl::StrCat("HTTP/1.1 ", response.status, " ", Reason(response.status),
                                   "\r\nX-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\nContent-Type: ",
                                   response.content_type, "\r\nContent-Length: ", response.body.size(), "\r\n");

@@ -52,7 +52,7 @@ class RequestReader {
   std::string bytes_;  // read but not yet consumed
 };
 
-// The head of an answer: the status, the headers of all answers, those of this one, and the empty line.
+// The head of an answer: the status, the headers of all answers, the headers of this answer, and the empty line.
 std::string ResponseHead(const Response& response, bool keep_alive);
 
 // The complete answer for a refused connection or request.
@@ -60,7 +60,7 @@ std::string Refusal(int status);
 
 inline constexpr size_t kMaxAnswerHeadBytes = 16 << 10;
 
-// What a client gets.
+// The answer that a client gets.
 struct Answer {
   int status = 0;             // 100 to 599
   std::string location = {};  // where a redirection leads to; any bytes

@@ -18,7 +18,8 @@ struct AllocatorProbes {
   bool HasPendingFrees() const;       // whether the allocator numbers its samples (heaptap:frees)
 };
 
-// Reads the notes of the file open at `fd`. Without sites: the file has none. InvalidArgument: unusable notes.
+// Reads the notes of the file open at `fd`. The result has no sites if the file has none. InvalidArgument: unusable
+// notes.
 absl::StatusOr<AllocatorProbes> ReadAllocatorProbes(int fd);
 
 }  // namespace heaptap::process

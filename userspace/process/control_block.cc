@@ -149,7 +149,7 @@ absl::Status WriteRate(const Handle& process, uint64_t address, uint32_t lg_samp
 pid_t OtherCollector(const heaptap_control& control) {
   const pid_t pid = static_cast<pid_t>(control.collector_pid);
   if (pid <= 0 || pid == getpid()) return 0;
-  // A killed collector leaves its PID behind, which another program may have by now.
+  // A killed collector leaves its PID in the control block. Another program may have this PID by now.
   return NameOf(pid) == kCollectorName ? pid : 0;
 }
 

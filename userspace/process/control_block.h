@@ -31,30 +31,30 @@ struct ControlFacts {
 };
 ControlFacts FactsOf(const heaptap_control& control);
 
-// Whether the library is libheaptap-guest.so: then the statistics are not those of the process's memory.
+// Whether the library is libheaptap-guest.so. Its statistics do not describe the process's memory.
 bool IsGuest(const heaptap_control& control);
-// What the process's allocator is, in printable ASCII: "heaptap", or "guest over jemalloc 5.3.0".
+// The name of the process's allocator, in printable ASCII: "heaptap", or "guest over jemalloc 5.3.0".
 std::string AllocatorName(const heaptap_control& control);
 
 // Where an allocator's file has its control block.
 struct ControlPlace {
   uint64_t address = 0;                     // link-time
-  std::vector<elf::Segment> segments = {};  // the executable ones to be loaded
+  std::vector<elf::Segment> segments = {};  // the executable PT_LOAD segments
 };
 // Finds the block by its symbol in the file open at `fd`. NotFound: it has none.
 absl::StatusOr<ControlPlace> FindControlPlace(int fd);
 
-// The address of the control block in a process that has mapped the file; `mapping` is one of the mappings.
-// NotFound: it is a mapping of no executable segment.
+// The address of the control block in a process that has mapped the file; `mapping` is one of the mappings. NotFound:
+// the mapping belongs to no executable segment.
 absl::StatusOr<uint64_t> ControlAddress(const ControlPlace& place, const elf::Mapping& mapping);
-// Both at once.
+// FindControlPlace and ControlAddress in one call.
 absl::StatusOr<uint64_t> FindControl(int fd, const elf::Mapping& mapping);
 
-// All that it says of its allocator.
+// All that the control block says about its allocator.
 profile::AllocatorFigures AllocatorFiguresOf(const heaptap_control& control);
 
 // Checks magic, version and size; all other fields are the process's claims. NotFound: the library has not started, or
-// takes no samples. InvalidArgument if this is no control block, or has another version.
+// takes no samples. InvalidArgument: this is not a control block, or it has another version.
 absl::Status CheckControl(const heaptap_control& control, pid_t pid);
 
 // Reads and checks the control block at `address`.

@@ -3,7 +3,7 @@
 // The control groups that a recording is restricted to (cgroups(7), version 2).
 //
 // A service manager removes the group of a service that ends, and makes another one of the same name when the service
-// starts again. So each group has the path of its folder, and the folder may be missing. Not thread-safe.
+// starts again. So a group is known by the path of its folder, and the folder may be missing. Not thread-safe.
 #ifndef HEAPTAP_USERSPACE_PROCESS_CONTROL_GROUPS_H_
 #define HEAPTAP_USERSPACE_PROCESS_CONTROL_GROUPS_H_
 
@@ -25,8 +25,8 @@ class ControlGroups {
   // No groups: there is no restriction.
   ControlGroups() = default;
 
-  // Groups by the paths of their folders, without those that lie below another one. InvalidArgument: a path leads to
-  // something else than a control group of version 2, or there are more than `most`.
+  // The groups with these folders, except groups that lie below another one of them. InvalidArgument: a path leads to
+  // something other than a control group of version 2, or there are more than `most` groups.
   static absl::StatusOr<ControlGroups> Open(absl::Span<const std::string> paths, size_t most);
 
   bool empty() const { return groups_.empty(); }
@@ -37,7 +37,7 @@ class ControlGroups {
   // Whether a process with this path (Facts::unified_group) is in one of the groups, or below one.
   bool Contain(absl::string_view path) const;
 
-  // What has become of a group.
+  // The descriptors of a group before and after a change.
   struct Change {
     int before;  // -1: the folder was missing
     int now;

@@ -23,8 +23,9 @@
 namespace heaptap::process {
 namespace {
 
-// File systems that keep data. The regular files of others control the kernel, where a write by root would have root's
-// rights. Without names: those that <linux/magic.h> of Debian 12 lacks (fs/*/ of the kernel's source, and OpenZFS).
+// File systems that keep data. Regular files of other file systems control the kernel, and a write by root has root's
+// rights there. The numbers without names are missing in <linux/magic.h> of Debian 12; they come from fs/*/ of the
+// kernel's source, and from OpenZFS.
 constexpr decltype(statfs::f_type) kDataFileSystems[] = {
     EXT4_SUPER_MAGIC,     XFS_SUPER_MAGIC,   BTRFS_SUPER_MAGIC, F2FS_SUPER_MAGIC,     OVERLAYFS_SUPER_MAGIC,
     TMPFS_MAGIC,          RAMFS_MAGIC,       FUSE_SUPER_MAGIC,  NFS_SUPER_MAGIC,      CIFS_SUPER_MAGIC,
@@ -57,7 +58,7 @@ bool IsEventfd(int fd) {
   return absl::string_view(link, length > 0 ? length : 0) == "anon_inode:[eventfd]";
 }
 
-// A full eventfd would block; a process that fills its own does not wait for the answer.
+// A write to a full eventfd would block. A process that has filled its own eventfd does not wait for the answer.
 void Wake(int fd) {
   pollfd writable = {fd, POLLOUT, 0};
   if (poll(&writable, 1, 0) != 1) return;
@@ -110,7 +111,7 @@ bool LiesInMemory(int fd) {
 // Replaces the contents of the file. Returns 0 or an errno value. An earlier dump is kept if there is no room for the
 // new one; if the write fails later, the file is left empty.
 int Replace(int fd, absl::string_view contents) {
-  // Not every file system supports this.
+  // Not every file system supports fallocate.
   if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(std::max<size_t>(contents.size(), 1))) != 0 &&
       (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {
     const int error = errno;

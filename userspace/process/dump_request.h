@@ -23,7 +23,7 @@ namespace heaptap::process {
 // The request as it was when the process fired heaptap:dump, from an event of kind DUMP or RESET.
 heaptap_dump_request RequestOf(const heaptap_event& event);
 
-// Reads the request at `address`. InvalidArgument if it is malformed. AlreadyExists: it has its answer.
+// Reads the request at `address`. InvalidArgument if it is malformed. AlreadyExists: it has been answered.
 absl::StatusOr<heaptap_dump_request> ReadDumpRequest(const Handle& process, uint64_t address);
 
 // Writes the dump and answers. For a file that lies in memory the caller joins the process's memory control group and

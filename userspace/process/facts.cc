@@ -26,7 +26,7 @@ namespace {
 constexpr size_t kMaxCommandBytes = 128;
 // "Uid:" is among the first ten lines; later lines have no bound.
 constexpr size_t kMaxStatusBytes = 4096;
-// A path of up to PATH_MAX for each of the hierarchies, at most a dozen and a few named ones.
+// A path of up to PATH_MAX for each hierarchy. There are at most a dozen hierarchies, and a few named ones.
 constexpr size_t kMaxControlGroupBytes = size_t{16} * 4096;
 
 absl::Status ReadingFailed(pid_t pid, const char* file, int error) {
@@ -34,7 +34,7 @@ absl::Status ReadingFailed(pid_t pid, const char* file, int error) {
   return absl::ErrnoToStatus(error, absl::StrCat("cannot read ", ThreadFile(pid, file)));
 }
 
-// The first `most` bytes of a file of the process whose folder is open.
+// The first `most` bytes of a file in the open folder of a process.
 absl::StatusOr<std::string> ReadFile(int folder, pid_t pid, const char* file, size_t most) {
   const base::FileDescriptor fd(openat(folder, file, O_RDONLY | O_CLOEXEC));
   if (!fd.valid()) return ReadingFailed(pid, file, errno);
@@ -73,9 +73,9 @@ std::optional<Users> ParseUsers(absl::string_view status) {
   return std::nullopt;
 }
 
-// The user ids must be equal, and the kernel must let that user inspect the process: otherwise the files in /proc/PID
-// belong to root (proc(5)). This is so for programs with capabilities, programs that have changed their user, and
-// programs whose file the user may not read.
+// The user ids must be equal, and the kernel must let that user inspect the process. Otherwise the files in /proc/PID
+// belong to root (proc(5)), as for programs with capabilities, programs that have changed their user, and programs
+// whose file the user may not read.
 std::optional<uid_t> FindOwner(int folder, const Users& users) {
   struct stat dumpable;
   if (fstatat(folder, "status", &dumpable, 0) != 0) return std::nullopt;
@@ -98,7 +98,7 @@ std::string ReadLink(int folder, const char* name) {
   return length > 0 ? std::string(target, length) : "";
 }
 
-// What the files of one thread say.
+// The facts in the files of one thread.
 absl::StatusOr<Facts> FactsOfThread(pid_t pid) {
   // An open folder stays with its thread, even if the number is reused.
   const base::FileDescriptor folder(open(ThreadFile(pid, ".").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));

@@ -2,7 +2,8 @@
 //
 // The facts about a process that rules can test, and that users see.
 //
-// The process or its owner chooses them: the texts may hold any byte, except a newline in the path of a control group.
+// The process or its owner chooses these facts, so the texts may hold any byte. Only the path of a control group never
+// holds a newline.
 #ifndef HEAPTAP_USERSPACE_PROCESS_FACTS_H_
 #define HEAPTAP_USERSPACE_PROCESS_FACTS_H_
 
@@ -39,11 +40,11 @@ absl::StatusOr<Facts> ReadFacts(pid_t pid);
 // The system's name of a thread (/proc/PID/task/TID/comm); none if the thread is gone. May hold any byte but NUL.
 std::optional<std::string> ThreadName(pid_t pid, uint32_t tid);
 
-// As text, and back. InvalidArgument: another text, which may be hostile.
+// Writes the facts as text, and reads them back. InvalidArgument: the text has another form. It may be hostile.
 std::string Encode(const Facts& facts);
 absl::StatusOr<Facts> DecodeFacts(absl::string_view text);
 
-// The paths in the text of /proc/PID/cgroup, lines of "NUMBER:CONTROLLERS:PATH" (cgroups(7)).
+// The paths in the text of /proc/PID/cgroup, which has lines of "NUMBER:CONTROLLERS:PATH" (cgroups(7)).
 std::vector<std::string> ControlGroupPaths(absl::string_view text);
 
 }  // namespace heaptap::process

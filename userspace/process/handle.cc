@@ -36,7 +36,8 @@ absl::Status AccessError(pid_t pid, const char* what, ssize_t result) {
   return absl::InvalidArgumentError(absl::StrCat(what, " memory of process ", pid, ": ", reason));
 }
 
-// Some kernels open the memory of a thread that has ended: a read at its end says so, elsewhere it fails.
+// Some kernels open the memory of a thread that has ended. Reads then return 0. In a process with memory, a read at
+// address 0 fails or returns a byte.
 bool HasMemory(int memory) {
   char byte;
   return pread(memory, &byte, sizeof(byte), 0) != 0;
@@ -80,7 +81,7 @@ absl::Status NoAccess(pid_t pid) {
     return absl::PermissionDeniedError(
         absl::StrCat("no permission to access the memory of process ", pid, ": ", scope.message()));
   }
-  // Not any capability: hands (crews/hands.h) have dropped those that they do not need.
+  // Only this capability matters: hands (crews/hands.h) have dropped the capabilities that they do not need.
   if (absl::StrContains(bpf::MissingCapabilities(), "CAP_SYS_PTRACE")) {
     return bpf::KernelError(EACCES, absl::StrCat("cannot open the memory of process ", pid));
   }
@@ -156,7 +157,7 @@ std::string OwnExecutable() { return ReadLink("/proc/self/exe"); }
 absl::StatusOr<std::vector<pid_t>> ListProcesses() {
   std::vector<pid_t> pids;
   std::error_code error;
-  // Not a range-based for: it throws if a later read of the folder fails.
+  // A range-based for would throw if a later read of the folder failed.
   for (std::filesystem::directory_iterator entry("/proc", error), end; !error && entry != end; entry.increment(error)) {
     pid_t pid = 0;
     if (absl::SimpleAtoi(entry->path().filename().string(), &pid) && pid > 0 && pid != getpid()) pids.push_back(pid);

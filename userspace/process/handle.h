@@ -30,19 +30,19 @@ bool HasEnded(int pidfd);
 // of another one, whatever its capabilities. `file` holds the setting; a kernel without Yama has no such file.
 absl::Status CheckPtraceScope(const std::string& file = "/proc/sys/kernel/yama/ptrace_scope");
 
-// The error of a process that this one may not look into: names the setting that forbids it, or the capabilities that
-// this one lacks.
+// The error for a process that this process may not inspect. It names the setting that forbids access, or the
+// capabilities that this process lacks.
 absl::Status NoAccess(pid_t pid);
 
 class Handle {
  public:
-  // NotFound: no such process. PermissionDenied. The caller must check afterwards that the PID still meant the same
+  // NotFound: no such process. PermissionDenied. The caller must check afterwards that the PID still means the same
   // process.
   static absl::StatusOr<Handle> Open(pid_t pid);
 
   pid_t pid() const { return pid_; }
 
-  // All bytes or an error; a failed Write may have written some of them.
+  // Both transfer all bytes or return an error. A failed Write may have written some of the bytes.
   absl::Status Read(uint64_t address, void* to, size_t size) const;
   absl::Status Write(uint64_t address, const void* from, size_t size) const;
 

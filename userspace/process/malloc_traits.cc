@@ -14,7 +14,7 @@
 namespace heaptap::process {
 namespace {
 
-// Each function marks an allocator: only it has the function, or only it and allocators earlier in the list.
+// Each function marks an allocator: no other allocator has the function, except allocators earlier in the list.
 struct Mark {
   absl::string_view function;
   MallocKind kind;

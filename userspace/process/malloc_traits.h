@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a file tells about malloc: whether it has one, and of which allocator.
+// What a file tells about malloc: whether it has one, and which allocator that is.
 #ifndef HEAPTAP_USERSPACE_PROCESS_MALLOC_TRAITS_H_
 #define HEAPTAP_USERSPACE_PROCESS_MALLOC_TRAITS_H_
 
@@ -17,7 +17,7 @@ enum class MallocKind : uint8_t {
   kJemalloc,
   kTcmalloc,
   kMimalloc,
-  // Those of sanitizers.
+  // The allocators of sanitizers.
   kAddressSanitizer,
   kHwAddressSanitizer,
   kThreadSanitizer,

@@ -21,15 +21,15 @@ namespace heaptap::process {
 namespace {
 
 absl::Status ErrnoStatus(int error, absl::string_view what) {
-  // The error of a process that ends meanwhile.
+  // A process that ends meanwhile gives this error.
   if (error == ESRCH) return absl::NotFoundError(absl::StrCat(what, ": the process is gone"));
   return absl::ErrnoToStatus(error, what);
 }
 
 // Handles are O_PATH, which opens nothing: no device, FIFO or lease is affected.
 
-// A handle on the file of the mapping's path below `root`, if it is the mapped file. Links in the path are resolved as
-// if `root` were the root.
+// A handle on the file at the mapping's path below `root`, if that file is the mapped one. Links in the path are
+// resolved as if `root` were the root.
 absl::StatusOr<base::FileDescriptor> FindByPath(int root, const elf::Mapping& mapping, uint64_t resolve) {
   struct open_how how = {};
   how.flags = O_PATH | O_CLOEXEC;
@@ -112,7 +112,7 @@ absl::StatusOr<MappedFile> OpenByPath(const elf::Mapping& mapping) {
   if (!root.valid()) return ErrnoStatus(errno, "/");
   absl::StatusOr<base::FileDescriptor> handle = FindByPath(root.get(), mapping, RESOLVE_CACHED);
   if (handle.ok()) return OpenHandle(*handle);
-  // What is not in the kernel's cache (EAGAIN) is gone as far as this process may know.
+  // A path that is not in the kernel's cache (EAGAIN) counts as gone.
   if (absl::IsFailedPrecondition(handle.status()) || absl::IsPermissionDenied(handle.status())) return handle.status();
   return absl::NotFoundError(absl::StrCat(mapping.path, " can no longer be opened"));
 }

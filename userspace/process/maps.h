@@ -23,12 +23,12 @@ inline constexpr size_t kMaxMapsBytes = 32 << 20;
 // ResourceExhausted: more than kMaxMapsBytes. PermissionDenied. Thread-safe.
 absl::StatusOr<std::vector<elf::Mapping>> ReadExecutableMappings(pid_t pid);
 
-// The text of /proc/PID/maps, with the same errors, except that a process without memory has an empty one.
+// The text of /proc/PID/maps, with the same errors, except that the text is empty for a process without memory.
 absl::StatusOr<std::string> ReadMaps(pid_t pid);
 // The mappings in that text.
 absl::StatusOr<std::vector<elf::Mapping>> ParseExecutableMappings(pid_t pid, const absl::StatusOr<std::string>& maps);
 
-// The name of the mapping's file among those that show a process (proc_files.h).
+// The name of the mapping's file among the files in /proc that show a process (proc_files.h).
 std::string MapFile(const elf::Mapping& mapping);
 
 // A mapped file, open for reading.
@@ -39,15 +39,15 @@ struct MappedFile {
   std::string path;
 };
 
-// Opens the file that the process has mapped, also if it was deleted or replaced, or is in another mount namespace;
-// never another file of the same name. `mapping` must be a whole mapping as the kernel lists it now. Does not block.
-// FailedPrecondition: not a regular file. NotFound: the process, the mapping or the file is gone. Unavailable: another
-// process holds a lease on the file. PermissionDenied. Thread-safe.
+// Opens the file that the process has mapped, even if the file was deleted or replaced, or is in another mount
+// namespace. Never opens another file of the same name. `mapping` must be a whole mapping as the kernel lists it now.
+// Does not block. FailedPrecondition: not a regular file. NotFound: the process, the mapping or the file is gone.
+// Unavailable: another process holds a lease on the file. PermissionDenied. Thread-safe.
 absl::StatusOr<MappedFile> OpenMapped(pid_t pid, const elf::Mapping& mapping);
 
-// The same for a process that is gone: opens the mapping's path below the root of this process, if it is the mapped
-// file. Looks up the path in the kernel's cache only, so that no file system can block it. Errors as OpenMapped.
-// Thread-safe.
+// Like OpenMapped, for a process that is gone: opens the mapping's path below the root of this process, if the file
+// there is the mapped one. Looks up the path in the kernel's cache only, so that no file system can block the call. Has
+// the errors of OpenMapped. Thread-safe.
 absl::StatusOr<MappedFile> OpenByPath(const elf::Mapping& mapping);
 
 }  // namespace heaptap::process

@@ -21,7 +21,7 @@ namespace {
 
 constexpr absl::string_view kRoot = "/sys/fs/cgroup";
 constexpr absl::string_view kController = "memory";
-// A path of up to PATH_MAX for each of the hierarchies, at most a dozen and a few named ones.
+// A path of up to PATH_MAX for each hierarchy. There are at most a dozen hierarchies, and a few named ones.
 constexpr size_t kMaxGroupBytes = size_t{16} * 4096;
 
 std::string ReadText(const std::string& path) {
@@ -36,7 +36,7 @@ std::string ReadText(const std::string& path) {
 std::string MemoryGroupFolder(absl::string_view text) {
   std::string folder;
   for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
-    // "4:memory:/path" of version 1, "0::/path" of version 2.
+    // Version 1 has lines like "4:memory:/path", version 2 has "0::/path".
     const std::vector<absl::string_view> parts = absl::StrSplit(line, absl::MaxSplits(':', 2));
     if (parts.size() != 3 || absl::StartsWith(parts[2], "/..")) continue;
     const std::vector<absl::string_view> controllers = absl::StrSplit(parts[1], ',');

@@ -37,9 +37,10 @@ int64_t LimitBytes(pid_t pid) {
 // In bytes.
 struct Statm {
   int64_t resident;
-  int64_t shared;  // of files, and of other processes
+  int64_t shared;  // with files, and with other processes
 };
-// None: what ends, or has ended, has no address space: its size is 0 too, and says nothing of what it held.
+// None: a process that is ending or has ended has no address space. Its resident size is then 0 too, which says nothing
+// about the memory that it held.
 std::optional<Statm> ReadStatm(pid_t pid) {
   Statm pages = {};
   const bool has_memory = AskThreads(pid, [&](pid_t thread) {

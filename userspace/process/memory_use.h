@@ -11,13 +11,13 @@
 namespace heaptap::process {
 
 struct MemoryUse {
-  int64_t resident_bytes = -1;  // -1: unknown, as that of a process that is ending
+  int64_t resident_bytes = -1;  // -1: unknown, for example because the process is ending
   int64_t limit_bytes = -1;     // of its memory control group; -1: unknown, or none
 };
 
-// As /proc/PID/statm (proc_pid_statm(5)) says; -1: unknown.
+// The resident bytes in /proc/PID/statm (proc_pid_statm(5)); -1: unknown.
 int64_t ResidentBytes(pid_t pid);
-// Resident bytes without those of files and of shared memory.
+// The resident bytes without files and shared memory; -1: unknown.
 int64_t AnonymousBytes(pid_t pid);
 
 // ResidentBytes, and the limit of its memory control group (cgroups(7), version 1 or 2).

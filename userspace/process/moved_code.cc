@@ -15,10 +15,10 @@
 namespace heaptap::process {
 namespace {
 
-// More pieces than a program makes of its code, and few enough to compare.
+// More pieces than a program moves, but few enough to compare.
 constexpr size_t kMostPieces = 64;
-// What is compared at the beginning, in the middle and at the end of a piece. Code that was compiled at run time is
-// another one from its first instruction on.
+// The bytes that are compared at the beginning, in the middle and at the end of a piece. Code that was compiled at run
+// time differs from its first instruction on.
 constexpr size_t kCompared = 256;
 
 bool IsSame(const Handle& process, int file, const elf::MovedCode& code, uint64_t at) {
@@ -32,7 +32,7 @@ bool IsSame(const Handle& process, int file, const elf::MovedCode& code, uint64_
 bool IsOfItsFile(pid_t pid, const Handle& process, const elf::MovedCode& code) {
   const absl::StatusOr<MappedFile> file = OpenMapped(pid, code.neighbour);
   if (!file.ok()) return false;
-  const uint64_t last = code.end - code.start - kCompared;  // of at least a page
+  const uint64_t last = code.end - code.start - kCompared;  // a piece has at least a page
   for (const uint64_t at : {uint64_t{0}, last / 2, last}) {
     if (!IsSame(process, file->file.get(), code, at)) return false;
   }

@@ -8,9 +8,9 @@
 
 namespace heaptap::process {
 
-// The text of ReadMaps (maps.h), in which code that the process has moved to anonymous memory at its own address
-// (elf/moved_code.h) is a mapping of its file, if some of its bytes are the file's. Reads the memory of the process
-// only if a mapping looks like that. Thread-safe.
+// The text of ReadMaps (maps.h), with moved code shown as a mapping of its file, if some of the code's bytes equal the
+// file's. Moved code is code that the process has moved to anonymous memory at its own address (elf/moved_code.h).
+// Reads the memory of the process only if a mapping looks like moved code. Thread-safe.
 std::string NameMovedCode(pid_t pid, std::string maps);
 
 }  // namespace heaptap::process

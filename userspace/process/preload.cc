@@ -59,7 +59,7 @@ bool HasToken(absl::string_view path) {
   return false;
 }
 
-// The dynamic linker looks into the program before it looks into what is preloaded.
+// The dynamic linker searches the program before it searches preloaded libraries.
 std::string WhyMallocStays(const MallocTraits& program) {
   if (program.exports_malloc == 0) return "";
   const std::string kind = MallocKindName(program.kind);
@@ -190,7 +190,7 @@ std::vector<std::string> FilesOfProgram(const std::string& command) {
 
 std::string WhyForeign(const std::string& path) {
   base::FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  // Headers of 32 bits are shorter; the machine has the same place in them.
+  // A 32-bit header is shorter than a 64-bit one, and has the machine at the same place.
   Elf32_Ehdr header;
   if (!fd.valid() || pread(fd.get(), &header, sizeof(header), 0) != sizeof(header)) return "";
   if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return "";

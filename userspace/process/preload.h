@@ -21,11 +21,11 @@ enum class Library { kAllocator, kGuest };
 // The path of a library: next to this executable, or where `make install` puts it. FailedPrecondition: the library is
 // in neither place, or LD_PRELOAD cannot contain its path.
 absl::StatusOr<std::string> FindLibrary(Library which);
-// The same for a message: a placeholder where the library is not found.
+// The path for a message; a placeholder if the library is not found.
 std::string PathToShow(Library which);
 
-// Whether LD_PRELOAD leaves room for `library`. InvalidArgument: it has the other library of heaptap, or another copy
-// of the guest; a process can have one.
+// Checks whether `library` can be added to LD_PRELOAD. InvalidArgument: LD_PRELOAD has the other library of heaptap, or
+// another copy of the guest. A process can have only one.
 absl::Status CheckPreload(Library which, const std::string& library);
 
 // Sets the environment that children inherit: LD_PRELOAD, with the library before all others, and in HEAPTAP_CONF the
@@ -45,13 +45,13 @@ inline constexpr char kPreloadFile[] = "/etc/ld.so.preload";
 // environment. Empty if the executable does not exist.
 std::vector<std::string> FilesOfProgram(const std::string& command);
 
-// Why an executable has no code that heaptap can record: "it is a 32-bit program". Empty if it has, or if that is
-// unknown.
+// Why an executable has no code that heaptap can record: "it is a 32-bit program". Empty if it has such code, or if
+// that is unknown.
 std::string WhyForeign(const std::string& path);
 
-// Why no library of heaptap can be preloaded into a program, found like execvp(3) does: "it is statically linked", "it
-// is a Go program ...", or in vain: "it has a malloc of its own". Empty if nothing speaks against it, or if it is no
-// ELF file.
+// Why no library of heaptap can be preloaded into a program ("it is statically linked", "it is a Go program ..."), or
+// why a preloaded one would have no effect ("it has a malloc of its own"). The program is found like execvp(3) does.
+// Empty if there is no such reason, or if the file is not an ELF file.
 std::string WhyNotPreloadable(const std::string& command);
 
 }  // namespace heaptap::process

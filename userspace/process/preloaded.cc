@@ -20,7 +20,7 @@
 namespace heaptap::process {
 
 absl::StatusOr<Preloaded> PreloadedFinder::Find(pid_t pid) {
-  // Mappings first: a process without an allocator is not opened for writing.
+  // The mappings are read first, so that a process without an allocator is not opened for writing.
   absl::StatusOr<std::vector<elf::Mapping>> mappings = ReadExecutableMappings(pid);
   if (absl::IsNotFound(mappings.status())) return absl::NotFoundError(absl::StrCat("no process ", pid));
   if (absl::IsPermissionDenied(mappings.status())) {
@@ -29,7 +29,7 @@ absl::StatusOr<Preloaded> PreloadedFinder::Find(pid_t pid) {
   }
   if (!mappings.ok()) return mappings.status();
   bool has_samples = false;
-  std::vector<uint64_t> controls;  // of several, one takes samples; that of another may be empty (sample.h)
+  std::vector<uint64_t> controls;  // one of several allocators takes samples; another's block may be empty (sample.h)
   for (const elf::Mapping& mapping : *mappings) {
     const std::tuple key(mapping.device_major, mapping.device_minor, mapping.inode);
     if (mapping.inode == 0 || without_samples_.contains(key)) continue;

@@ -54,7 +54,7 @@ bool HasEnded(absl::string_view stat) { return StateIn(stat) == kZombie || State
 std::vector<pid_t> ThreadsOf(pid_t pid) {
   std::vector<pid_t> threads;
   std::error_code error;
-  // Not a range-based for: it throws if a later read of the folder fails.
+  // A range-based for would throw if a later read of the folder failed.
   for (std::filesystem::directory_iterator entry(ThreadFile(pid, "task"), error), end; !error && entry != end;
        entry.increment(error)) {
     pid_t thread = 0;
@@ -63,7 +63,8 @@ std::vector<pid_t> ThreadsOf(pid_t pid) {
   return threads;
 }
 
-// None: the main thread lives, or all have ended.
+// The living threads of a process whose main thread has ended. Empty if the main thread lives, or all threads have
+// ended.
 std::vector<pid_t> SuccessorsOf(pid_t pid) {
   std::vector<pid_t> threads;
   const std::string main_thread = ReadShortFile(ThreadFile(pid, "stat"));
@@ -112,8 +113,8 @@ std::string ThreadFile(pid_t thread, absl::string_view name) { return absl::StrC
 
 bool AskThreads(pid_t pid, absl::FunctionRef<bool(pid_t thread)> ask) {
   if (ask(pid)) return true;
-  // /proc/PID/task/TID would be sure to be of the process, but has no map_files; /proc/TID has all that /proc/PID has.
-  // The number of a thread that ends meanwhile may pass to another process.
+  // /proc/PID/task/TID certainly belongs to the process, but has no map_files; /proc/TID has all files that /proc/PID
+  // has. The TID of a thread that ends meanwhile may pass to another process.
   for (const pid_t thread : SuccessorsOf(pid)) {
     if (ask(thread) && access(ThreadFile(pid, absl::StrCat("task/", thread)).c_str(), F_OK) == 0) return true;
   }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The files in /proc that show a process. /proc/PID shows the main thread. When that has ended and others go on, it has
-// no memory, no descriptors, no root folder and old user ids; the files of a thread that lives show them. Thread-safe.
+// The files in /proc that show a process. /proc/PID shows the main thread. When the main thread has ended and others go
+// on, /proc/PID has no memory, no descriptors, no root folder and old user ids; the files of a living thread show the
+// right ones. Thread-safe.
 #ifndef HEAPTAP_USERSPACE_PROCESS_PROC_FILES_H_
 #define HEAPTAP_USERSPACE_PROCESS_PROC_FILES_H_
 
@@ -22,15 +23,16 @@ namespace heaptap::process {
 // The path of a file that shows one thread; the PID of a process is its main thread.
 std::string ThreadFile(pid_t thread, absl::string_view name);
 
-// Calls `ask` with the PID. If that returns false and the main thread has ended, calls it with each thread that lives
-// until it returns true. Returns whether it did; else the answers of `ask` may be of no thread of the process.
+// Calls `ask` with the PID. If `ask` returns false and the main thread has ended, calls `ask` with each living thread
+// until it returns true. Returns whether it did for a thread of the process; if not, its answers may be about other
+// processes.
 bool AskThreads(pid_t pid, absl::FunctionRef<bool(pid_t thread)> ask);
 
-// False: it has ended. To the kernel, the memory of a process is that of its main thread in some places, so that probes
-// of one process reach none without a main thread.
+// Whether the main thread has not ended. In some places the kernel takes the main thread's memory for the process's, so
+// that probes for one process do not reach a process without a main thread.
 bool HasMainThread(pid_t pid);
 
-// Whether all threads have begun to exit, or have ended. The kernel tells the end of a process after that moment.
+// Whether all threads have begun to exit, or have ended. The kernel reports the end of a process after that moment.
 bool IsEnding(pid_t pid);
 
 struct Scheduling {
@@ -52,8 +54,8 @@ std::optional<uid_t> UserOf(pid_t pid);
 // Opens a file that shows the process, with `flags` of open(2). Invalid: errno is that of open(2).
 base::FileDescriptor OpenProcFile(pid_t pid, absl::string_view name, int flags);
 
-// The first `most` bytes of such a file, which is empty for a process without memory. Errors as errno of open(2) and
-// read(2), with the path.
+// The first `most` bytes of a file that shows the process. The file is empty for a process without memory. Errors are
+// those of open(2) and read(2), with the path.
 absl::StatusOr<std::string> ReadProcFile(pid_t pid, absl::string_view name, size_t most);
 
 }  // namespace heaptap::process

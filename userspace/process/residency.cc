@@ -28,7 +28,7 @@ namespace {
 constexpr uint64_t kPresent = uint64_t{1} << 63;
 // Words that are read at a time: 8 MiB of a stack, the default limit.
 constexpr size_t kWords = 2048;
-// A larger mapping is no stack.
+// A larger mapping is not a stack.
 constexpr uint64_t kMaxStackBytes = uint64_t{1} << 30;
 
 // The kilobytes of a line such as "RssAnon:	     512 kB", in bytes.
@@ -120,13 +120,13 @@ absl::StatusOr<profile::ResidentBytes> ReadResidency(pid_t pid) {
   std::string status;
   AskThreads(pid, [&](pid_t thread) {
     status = ReadShortFile(ThreadFile(thread, "status"));
-    return absl::StrContains(status, "\nRssAnon:");  // only of what has memory
+    return absl::StrContains(status, "\nRssAnon:");  // only a process with memory has this line
   });
   if (status.empty()) return absl::NotFoundError(absl::StrCat("no process ", pid));
   profile::ResidentBytes resident = {.anonymous = BytesOfLine(status, "RssAnon:"),
                                      .files = BytesOfLine(status, "RssFile:"),
                                      .shared = BytesOfLine(status, "RssShmem:")};
-  // The kernel counts the pages of each thread in batches, so its sum can be behind.
+  // The kernel counts the pages of each thread in batches, so the kernel's sum can lag behind.
   resident.stacks = std::min(StackBytes(pid), resident.anonymous);
   return resident;
 }

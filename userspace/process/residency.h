@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The resident memory of a process, and the part of it that is no heap. Thread-safe.
+// The resident memory of a process, and the part of it that is not heap. Thread-safe.
 //
-// The kernel takes the lock of the process's mappings for a moment, and that of an exec, so a user can make the caller
-// wait. /proc/PID/smaps would tell more, but walks all pages of the process while it holds that lock.
+// The kernel takes the locks of the process's mappings and of an exec for a moment, so a user can make the caller wait.
+// /proc/PID/smaps would tell more, but walks all pages of the process while it holds the lock of the mappings.
 #ifndef HEAPTAP_USERSPACE_PROCESS_RESIDENCY_H_
 #define HEAPTAP_USERSPACE_PROCESS_RESIDENCY_H_
 
@@ -18,11 +18,12 @@
 
 namespace heaptap::process {
 
-// Threads whose stacks are looked at. Those that run at this moment have no stack pointer, and are not.
+// The most threads whose stacks are looked at. Threads that are running at the moment show no stack pointer, and are
+// left out.
 inline constexpr size_t kMaxStacks = 1000;
 
-// From /proc/PID/status (RssAnon, RssFile, RssShmem), and the pages in /proc/PID/pagemap of those mappings that a stack
-// pointer (/proc/PID/task/TID/syscall) lies in (proc(5)). NotFound: the process is gone.
+// Reads /proc/PID/status (RssAnon, RssFile, RssShmem) and, in /proc/PID/pagemap, the pages of the mappings that hold a
+// stack pointer (/proc/PID/task/TID/syscall); see proc(5). NotFound: the process is gone.
 absl::StatusOr<profile::ResidentBytes> ReadResidency(pid_t pid);
 
 // The stack pointer in the text of /proc/PID/task/TID/syscall; 0: the thread runs.

@@ -16,7 +16,7 @@
 namespace heaptap::process {
 namespace {
 
-// In the names of all of their libraries: libasan.so.8, libclang_rt.tsan-x86_64.so.
+// All sanitizer libraries have this in their names: libasan.so.8, libclang_rt.tsan-x86_64.so.
 constexpr absl::string_view kInNames = "san";
 
 absl::string_view FileName(absl::string_view path) { return path.substr(path.rfind('/') + 1); }
@@ -28,7 +28,7 @@ MallocTraits TraitsOf(const std::string& path) {
   return file.ok() ? ReadMallocTraits(*file) : MallocTraits{};
 }
 
-// The last one counts.
+// If ASAN_OPTIONS has the option more than once, the last one counts.
 bool AllowsOthersBefore() {
   const char* const variable = getenv("ASAN_OPTIONS");
   const absl::string_view options = variable != nullptr ? variable : "";
@@ -39,7 +39,7 @@ bool AllowsOthersBefore() {
   return absl::StartsWith(value, "0") || absl::StartsWith(value, "false") || absl::StartsWith(value, "no");
 }
 
-// It refuses mappings at most addresses, and its functions cannot be called before it has started.
+// ThreadSanitizer refuses mappings at most addresses, and its functions cannot be called before it has started.
 absl::Status NotWithThreads(absl::string_view name) {
   return absl::FailedPreconditionError(
       absl::StrCat(name, ", with which no library of heaptap can run: build the program without it"));

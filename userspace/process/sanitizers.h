@@ -13,12 +13,12 @@
 
 namespace heaptap::process {
 
-// What makes AddressSanitizer accept a library before its own.
+// With this option AddressSanitizer accepts a library before its own.
 inline constexpr char kLinkOrderOption[] = "ASAN_OPTIONS=verify_asan_link_order=0";
 
-// Whether a program starts with `which`, as far as its sanitizer matters. `files`: as FilesOfProgram. Reads
-// ASAN_OPTIONS of this process, which the program inherits. FailedPrecondition: the program would end before main.
-// Thread-safe.
+// Checks that the sanitizer of a program, if it has one, lets the program start with `which`. `files`: from
+// FilesOfProgram. Reads ASAN_OPTIONS of this process, which the program inherits. FailedPrecondition: the program would
+// end before main. Thread-safe.
 absl::Status CheckSanitizer(Library which, const std::vector<std::string>& files);
 
 }  // namespace heaptap::process

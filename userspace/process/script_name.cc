@@ -10,7 +10,7 @@ namespace heaptap::process {
 namespace {
 
 constexpr size_t kMaxNameBytes = 247;
-// The kernel keeps so many bytes of a command (TASK_COMM_LEN without the end).
+// The kernel keeps this many bytes of a command (TASK_COMM_LEN without the terminating zero).
 constexpr size_t kMaxCommandBytes = 15;
 
 // How an interpreter reads its command line, from its manual page. Options are words that begin with "-".
@@ -64,7 +64,7 @@ absl::string_view LastPart(absl::string_view path) {
   return slash == absl::string_view::npos ? path : path.substr(slash + 1);
 }
 
-// What the kernel makes of the name of a file.
+// The command that the kernel makes from the name of a file.
 absl::string_view Command(absl::string_view name) { return name.substr(0, kMaxCommandBytes); }
 
 // "python3.11" and "nodejs" are "python" and "node".
@@ -127,7 +127,7 @@ absl::string_view ProgramIn(const Interpreter& interpreter, const std::vector<st
   return "";
 }
 
-// "python3" is a link to "python3.11", and "sh" one to "dash".
+// For example, "python3" is a link to "python3.11", and "sh" is a link to "dash".
 bool IsNameOf(const Interpreter& interpreter, absl::string_view executable, absl::string_view command) {
   return command == Command(LastPart(executable)) || command == "sh" || Find(command) == &interpreter ||
          (!command.empty() && command == interpreter.command);

@@ -8,7 +8,7 @@
 
 namespace heaptap::process {
 
-// The first 8 KiB of the file in one read, so that they are of one moment. "": it cannot be read.
+// The first 8 KiB of the file in one read, so that all bytes are from one moment. "": it cannot be read.
 std::string ReadShortFile(const std::string& path);
 
 }  // namespace heaptap::process

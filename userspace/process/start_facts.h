@@ -17,16 +17,16 @@ namespace heaptap::process {
 // The process can write anything into the texts; they may hold any byte but NUL.
 struct StartFacts {
   bool is_secure = false;                   // AT_SECURE: set-user-ID or with capabilities; LD_PRELOAD is ignored
-  bool has_other_mounts = false;            // another mount namespace than this process
+  bool has_other_mounts = false;            // it is not in this process's mount namespace
   std::string preload = {};                 // LD_PRELOAD in its first environment
   std::vector<std::string> arguments = {};  // its command line, from the program's name on
 };
 
-// Reads a bounded number of bytes from /proc/PID, which can wait for the memory of the process. Errors as ReadMaps
-// (maps.h). Thread-safe.
+// Reads a bounded number of bytes from /proc/PID, which can wait for the memory of the process. Has the errors of
+// ReadMaps (maps.h). Thread-safe.
 absl::StatusOr<StartFacts> ReadStartFacts(pid_t pid);
 
-// As text, and back. InvalidArgument: another text.
+// Writes the facts as text, and reads them back. InvalidArgument: the text has another form.
 std::string Encode(const StartFacts& facts);
 absl::StatusOr<StartFacts> DecodeStartFacts(absl::string_view text);
 

@@ -25,7 +25,7 @@
 namespace heaptap::recording {
 namespace {
 
-// The file is written anew when it has so many times the lines that count.
+// The file is written anew when it has more lines than this.
 constexpr size_t kMaxLines = 2 * EndedList::kMost;
 
 std::string LineOf(const profile::EndedProcess& process) { return absl::StrCat(json::ToJson(process).Text(), "\n"); }
@@ -41,7 +41,7 @@ absl::Status WriteTo(const std::string& path, int flags, const std::string& text
   return error == 0 ? absl::OkStatus() : Failure(path, error);
 }
 
-// Without what is no longer remembered.
+// Replaces the file, without the processes that are no longer remembered.
 absl::Status WriteAnew(const std::string& path, const std::string& text) {
   const std::string temporary = absl::StrCat(path, ".new");
   if (absl::Status status = WriteTo(temporary, O_TRUNC, text); !status.ok()) return status;
@@ -104,7 +104,7 @@ void EndedList::Write() {
         if (!status->ok() && !std::exchange(has_failed_, true)) {
           base::Say(absl::StrCat(status->message(), "; the next daemon will not list the processes that have ended"));
         }
-        // What has come meanwhile, in one piece.
+        // Writes what has come meanwhile in one piece.
         if (!unwritten_.empty()) Write();
       });
 }

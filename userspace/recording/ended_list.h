@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The processes that have ended, with their last figures, and a file that keeps them for the next recorder: a JSON
-// object (json/figures_json.h) in each line, the process that ended last in the last one.
+// The processes that have ended, with their last figures, and a file that keeps them for the next recorder. Each line
+// of the file is a JSON object (json/figures_json.h); the process that ended last is in the last line.
 //
 // Not thread-safe.
 #ifndef HEAPTAP_USERSPACE_RECORDING_ENDED_LIST_H_
@@ -22,13 +22,14 @@ class EndedList {
   // Processes that are remembered.
   static constexpr size_t kMost = 1000;
 
-  // Takes over what the file has, and adds to the file from now on, by `files`: it may wait for the disk. Lines that
-  // cannot be read are passed over: a recorder may have been killed in the middle of one. Unavailable: the file cannot
-  // be written.
+  // Takes over the processes in the file, and adds to the file from now on. `files` writes the additions, because they
+  // may wait for the disk. Lines that cannot be read are skipped: a recorder may have been killed while it wrote one.
+  // Unavailable: the file cannot be written.
   absl::Status KeepIn(const std::string& path, base::Background& files);
 
   void Add(profile::EndedProcess process);
-  // Most recent first. Those of earlier recorders have the process id 0: the books that it named may be gone.
+  // Most recent first. Processes of earlier recorders have the process id 0, because the books of their old id may be
+  // gone.
   const std::deque<profile::EndedProcess>& all() const { return all_; }
 
  private:

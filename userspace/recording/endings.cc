@@ -26,8 +26,8 @@ namespace {
 // within this time share one reading.
 constexpr absl::Duration kExitPause = absl::Milliseconds(100);
 
-// In one call of the recording's thread, which has other things to do: each end costs it some tens of microseconds. A
-// user can make thousands of processes end at once.
+// The most ends in one call of the recording's thread, which has other things to do. Each end costs the thread some
+// tens of microseconds, and a user can make thousands of processes end at once.
 constexpr size_t kMaxFoundAtOnce = 500;
 constexpr size_t kMaxClosedAtOnce = 500;
 
@@ -81,7 +81,7 @@ Policy Endings::PolicyOfEnded(const Target& target) const {
 
 struct Endings::Closing {
   ProfilePlan plan;
-  bool is_written;   // its own final dump is its last one
+  bool is_written;   // the process has written its last dump itself
   bool has_dump;     // a last dump is to be written, if it has tallies
   bool has_summary;  // of how its stacks end
   // As read in the background.
@@ -187,9 +187,9 @@ void Endings::CloseOne(Target& target, const Closing& closing) {
     if (absl::StatusOr<std::string> written = means_.dumps.Publish(target, HEAPTAP_DUMP_FINAL, *closing.filled);
         written.ok()) {
       path = *std::move(written);
-      // At once, so that the next collector does not write it again.
+      // Marked at once, so that the next collector does not write the dump again.
       if (states_ != nullptr) means_.books.MarkClosed(process_id);
-      // It can say that itself only after a dump of its own.
+      // The process can report its leaks itself only after a dump of its own.
       if (target.image->prof_leak && !target.requested->own_final && !is_system_wide_) {
         for (const std::string& line : means_.dumps.LeakReport(target, closing.filled->live, path))
           base::SayPlain(line);
@@ -245,7 +245,7 @@ void Endings::ForgetClosed() {
 
 void Endings::FindUnnoticed() {
   const uint64_t lost = means_.books.EventsLost();
-  // A user can make the kernel lose events without end, so the search takes a tenth of the time at most.
+  // A user can make the kernel lose events without end, so the search takes at most a tenth of the time.
   const base::Instant begin = base::Now();
   if (lost == events_lost_ || !IsSearchDue(begin)) return;
   const absl::Cleanup note_cost = [this, begin] {

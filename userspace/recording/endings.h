@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The ends of targets: finds those that no event tells, writes last dumps, and closes books. Not thread-safe.
+// The ends of targets: finds the ends that no event reports, writes last dumps, and closes books. Not thread-safe.
 #ifndef HEAPTAP_USERSPACE_RECORDING_ENDINGS_H_
 #define HEAPTAP_USERSPACE_RECORDING_ENDINGS_H_
 
@@ -36,7 +36,7 @@ namespace heaptap::recording {
 
 class Endings {
  public:
-  // What it needs of others, which must outlive this object.
+  // The objects that this one uses. They must outlive it.
   struct Means {
     bpf::Books& books;
     TargetTable& targets;
@@ -51,10 +51,10 @@ class Endings {
   };
   explicit Endings(const Means& means);
 
-  // The books outlive this process, and the states of targets with them. `states` must outlive this object.
+  // Says that the books outlive this process, and the states of targets with them. `states` must outlive this object.
   void UseStates(TargetStates* states) { states_ = states; }
 
-  // The target has ended; its books are closed later.
+  // Handles the end of a target. Its books are closed later.
   void Handle(Target& target, Ending ending);
   // Like Handle, for a target whose end brought no event.
   void EndUnseen(Target& target);
@@ -65,8 +65,8 @@ class Endings {
   void FindAllUnnoticedEnds();
   // Whether FindUnnoticed has left some for the next call.
   bool HasMore() const { return has_more_ && IsSearchDue(base::Now()); }
-  // Closes books that an earlier recorder left open. Call the first before the targets are taken over, the second
-  // after. `pump` handles all events so far.
+  // These two close books that an earlier recorder left open. Call the first one before the targets are taken over, and
+  // the second one after that. `pump` handles all events so far.
   void ForgetClosedByPredecessor();
   void FinishOrphans(absl::FunctionRef<void()> pump);
 
@@ -74,12 +74,12 @@ class Endings {
   void CloseEnded(base::Instant now);
   // Closes the books of a target without a dump.
   void Close(uint64_t process_id);
-  // Whether its books are closed, and perhaps not yet deleted.
+  // Whether the books of the process are closed. They may not be deleted yet.
   bool IsClosed(uint64_t process_id) const { return closed_.contains(process_id) || forgotten_.contains(process_id); }
   // Begins to delete the books of closed targets. To be called after the next events: at a reset, an eBPF program may
   // have been in the middle of an entry.
   void ForgetClosed();
-  // The books of all processes that have ended are closed and deleted.
+  // Whether the books of all processes that have ended are closed and deleted.
   bool IsSettled() const {
     return to_close_.empty() && !is_closing_ && closed_.empty() && forgotten_.empty() && !has_more_ &&
            means_.books.EventsLost() == events_lost_;
@@ -89,20 +89,20 @@ class Endings {
 
   // System-wide: the processes that have ended, most recent first.
   const std::deque<profile::EndedProcess>& ended() const { return ended_.all(); }
-  // They outlive this object in a file (EndedList::KeepIn).
+  // Keeps the processes that have ended in a file, which outlives this object (EndedList::KeepIn).
   absl::Status KeepEndedIn(const std::string& path, base::Background& files) { return ended_.KeepIn(path, files); }
   bool failed() const { return failed_; }
 
  private:
   using Unnoticed = bpf::EndedBooks;
 
-  // At most `most`; false: there are more, for the next call.
+  // Finds at most `most` ends. False: there are more, for the next call.
   bool FindUnnoticedEnds(size_t most);
-  // The target of this PID whose books ended with a reset that no event has told; null: there is none.
+  // The target of this PID whose books ended with a reset that no event has reported; null: there is none.
   const Target* FindReset(pid_t pid, const std::map<uint64_t, Unnoticed>& ended) const;
-  // By what the kernel and the saved state tell of a process that ended before it was looked at.
+  // The policy of a process that ended before it was looked at, by what the kernel and the saved state tell of it.
   Policy PolicyOfEnded(const Target& target) const;
-  // What is done with the books of a target that has ended.
+  // What is to be done with the books of a target that has ended.
   struct Closing;
   Closing Plan(Target& target);
   void ReadAndFill(std::vector<Closing>& closing, absl::Status& status) const;
@@ -119,14 +119,14 @@ class Endings {
   bool is_closing_ = false;       // in the background
   std::set<uint64_t> missing_;    // process ids that the kernel's map had no entry for at the last Tick
   std::set<uint64_t> closed_;     // process ids whose books are to be deleted
-  std::set<uint64_t> forgotten_;  // those whose books are being deleted
+  std::set<uint64_t> forgotten_;  // process ids whose books are being deleted
   EndedList ended_;
   static constexpr absl::Duration kQuickSearch = absl::Milliseconds(2);
   // A search after a quick one is due at once.
   bool IsSearchDue(base::Instant now) const {
     return search_cost_ < kQuickSearch || now - searched_ >= 10 * search_cost_;
   }
-  base::Instant searched_ = base::Instant::InfinitePast();  // for what lost events would have told
+  base::Instant searched_ = base::Instant::InfinitePast();  // when the last search for missed events ended
   absl::Duration search_cost_ = {};
   uint64_t events_lost_ = 0;  // as of the last FindUnnoticed that found all
   bool has_more_ = false;

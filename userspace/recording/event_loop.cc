@@ -78,9 +78,10 @@ void EventLoop::Pump() {
   means_.looks.HandleDone();
   means_.orders.HandleDone();
   means_.unwinding.BeginBatch();
-  // One Pump after they were closed: at a reset, an eBPF program may have been in the middle of an entry.
+  // Books are deleted one Pump after they were closed: at a reset, an eBPF program may have been in the middle of an
+  // entry.
   means_.endings.ForgetClosed();
-  // Later, because it closes books too.
+  // HandleDone comes after ForgetClosed, because it closes books too.
   means_.threads.HandleDone();
   if (means_.books.IsSweepDue()) Sweep();
   absl::StatusOr<Batch> batch = TakeBatch();
@@ -220,7 +221,7 @@ void EventLoop::HandleFork(const heaptap_event& event) {
 }
 
 void EventLoop::HandleExec(const heaptap_event& event) {
-  // It has left the control groups of the recording.
+  // The process has left the control groups of the recording.
   if (event.process_id == HEAPTAP_NO_PROCESS) return means_.endings.Close(event.argument);
   if (IsOver(event)) return;
   Target& next = AddTarget(event.process_id, event.tgid);

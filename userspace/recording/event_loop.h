@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Takes what the kernel tells a recording (events, mappings, raw stacks), brings it into the order of time, and hands
-// each to the part that it concerns. Not thread-safe.
+// Takes what the kernel sends to a recording (events, mappings, raw stacks), sorts it by time, and hands each item to
+// the part that it concerns. Not thread-safe.
 #ifndef HEAPTAP_USERSPACE_RECORDING_EVENT_LOOP_H_
 #define HEAPTAP_USERSPACE_RECORDING_EVENT_LOOP_H_
 
@@ -39,7 +39,7 @@ namespace heaptap::recording {
 
 class EventLoop {
  public:
-  // What it needs of others, which must outlive this object.
+  // The objects that this one uses. They must outlive it.
   struct Means {
     bpf::Books& books;
     bpf::MappingEvents& mapping_events;
@@ -74,7 +74,8 @@ class EventLoop {
   bool failed() const { return failed_; }
 
  private:
-  // What has happened up to a time, each kind in the order of time; events in the order in which they were sent.
+  // What has happened up to a time. Raw stacks and mappings are in the order of time, events in the order in which they
+  // were sent.
   struct Batch {
     uint64_t until;
     std::vector<heaptap_event> events;
@@ -101,8 +102,8 @@ class EventLoop {
   // Finishes a stack that the kernel could not unwind.
   void FinishRawStack(bpf::RawStack raw);
 
-  // Whether the books that begin with the event are closed already: their end may be found before their beginning, also
-  // by an earlier recorder that was killed before it consumed the event.
+  // Whether the books that begin with the event are closed already. Their end may be found before their beginning,
+  // perhaps by an earlier recorder that was killed before it consumed the event.
   bool IsOver(const heaptap_event& event);
   Target& AddTarget(uint64_t process_id, pid_t pid) {
     return means_.targets.Add(process_id, pid, means_.options.policy);
@@ -112,7 +113,7 @@ class EventLoop {
   const Means means_;
   SystemWidePart nothing_;
   SystemWidePart* system_wide_ = &nothing_;
-  // Read, but later than the events that were read with them.
+  // Raw stacks and mappings that were read, but are later than the events that were read with them.
   std::vector<bpf::RawStack> raw_stacks_to_come_;
   std::set<pid_t> stale_;  // processes with new mappings whose cached rules are still to be made invalid
   std::vector<bpf::MappingEvent> mappings_to_come_;

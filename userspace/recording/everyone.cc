@@ -22,16 +22,18 @@
 namespace heaptap::recording {
 namespace {
 
-// At the end of a recording, for the processes that still wait to be looked at.
+// The time at the end of a recording for the processes that still wait to be looked at.
 constexpr absl::Duration kEndPatience = absl::Seconds(10);
 
-// For the looks at the processes that are running when the recording begins: no user can delay the start for longer.
+// The time for the looks at the processes that are running when the recording begins: no user can delay the start for
+// longer.
 constexpr absl::Duration kFirstPatience = absl::Milliseconds(1500);
 
-// Between two looks at all processes. Under a flood of mappings each would find that events were lost again.
+// The pause between two looks at all processes. Under a flood of mappings, each look would find that events were lost
+// again.
 constexpr absl::Duration kRepairPause = absl::Seconds(2);
 
-// What the books say now, and what has changed since the last time.
+// Notes what the books say now, and what has changed since the last time.
 void Measure(BookFigures& figures, const heaptap_process& process, base::Instant now) {
   const Reading reading = {.time = now,
                            .allocated_weight = process.figures.allocated_weight,
@@ -135,7 +137,7 @@ void Everyone::TakeOverBooks() {
     }
     AddNewcomer(target.pid);
     if (!target.image->has_started) continue;
-    // At once: a process that still names an earlier, dead collector gives up its next dump.
+    // Control is taken at once: a process that still names an earlier, dead collector gives up its next dump.
     ApplyPolicy(target, [this](Target& now) {
       if (!now.policy->record || now.image->control_address == 0) return;
       means_.controls.FindAndTake(now, {now.image->control_address}, [](const absl::Status&) {});
@@ -155,7 +157,7 @@ void Everyone::TakeOverBooks() {
 void Everyone::RecordRunningProcesses() {
   const absl::StatusOr<std::vector<pid_t>> pids = process::ListProcesses();
   if (!pids.ok()) {
-    // Those that no longer allocate would never be seen.
+    // Processes that no longer allocate would never be seen.
     if (!std::exchange(shall_list_again_, true)) base::Say(absl::StrCat(pids.status().message(), "; trying again"));
     return;
   }
@@ -291,7 +293,7 @@ void Everyone::ApplyPolicy(Target& target, Then then) {
     Configure(target, facts);
     return then(target);
   }
-  // Its policy if it ends before it is read.
+  // The target's policy if it ends before its facts are read.
   target.policy.state_ = rules->Find(facts);
   target.policy_state.state_.was_found = true;
   target.policy_state.state_.awaits_facts = true;
@@ -299,8 +301,8 @@ void Everyone::ApplyPolicy(Target& target, Then then) {
   means_.readings.Want(target);
 }
 
-// A look may find a process alive whose end the kernel tells before its books are opened. Nothing would end these
-// books.
+// A look may find a process alive although the kernel reports its end before its books are opened. Nothing would close
+// these books.
 bool Everyone::IsTooLate(const Target& target, const process::Facts* facts) const {
   if (!bpf::IsTracked(target.process_id) || target.facts->was_running) return false;
   if (facts != nullptr && !facts->is_ending) return false;
@@ -328,7 +330,7 @@ void Everyone::HandleRead(Target& target, const process::Facts* facts) {
   if (!then.empty()) {
     for (const Then& one : then.mapped()) one(target);
   } else if (target.policy->record && target.image->control_address != 0) {
-    // It has other books since then (prof.reset).
+    // The process has got other books since then (prof.reset).
     means_.controls.FindAndTake(target, {target.image->control_address}, [](const absl::Status&) {});
   }
 }
@@ -383,7 +385,7 @@ void Everyone::RecordIgnored() {
   for (const auto& [process_id, recorded] : *processes) {
     if ((recorded.process.flags & HEAPTAP_PROCESS_IGNORED) == 0 || to_close_.contains(process_id)) continue;
     means_.books.processes().Untrack(recorded.tgid);
-    // With new books, because the old ones lack what happened meanwhile.
+    // The process gets new books, because the old ones lack what happened meanwhile.
     AddNewcomer(recorded.tgid);
   }
 }
@@ -403,10 +405,10 @@ void Everyone::Tick(base::Instant now) {
     Target* target = means_.targets.Find(process_id);
     if (target == nullptr) continue;
     const bool is_new = target->books->last.time == base::Instant::InfinitePast();
-    // Once more, when it has settled.
+    // A new target is read once more, when it has settled.
     if (is_new || !target->facts->is_known() || target->policy_state->awaits_facts) means_.readings.Want(*target);
     if (is_new) {
-      // Recorded since its exec or its parent's fork, but its allocator was attached after heaptap:start.
+      // The target is recorded since its exec or its parent's fork, but its allocator was attached after heaptap:start.
       if (!target->image->has_started) AddNewcomer(target->pid);
     }
     Measure(target->books.state_, recorded.process, now);

@@ -50,7 +50,7 @@ namespace heaptap::recording {
 
 class Everyone final : public SystemWidePart {
  public:
-  // What it needs of others, which must outlive this object.
+  // The objects that this one uses. They must outlive it.
   struct Means {
     bpf::Books& books;
     bpf::MappingEvents& mapping_events;
@@ -70,7 +70,7 @@ class Everyone final : public SystemWidePart {
     Endings& endings;
     base::Background& background;
   };
-  // What only the recorder can do.
+  // Actions that only the recorder can take.
   struct Calls {
     // Recorder::RecordLater.
     std::function<void(pid_t, std::function<void(const absl::Status&)> done)> record_running;
@@ -79,15 +79,16 @@ class Everyone final : public SystemWidePart {
   // `options` must outlive this object; SetRules changes them.
   Everyone(const Means& means, RecorderOptions& options, Calls calls);
 
-  // States are saved there for the next recorder. They must outlive this object.
+  // The states of targets are saved in `states` for the next recorder. `states` must outlive this object.
   void UseStates(TargetStates* states) { states_ = states; }
-  // Restricts the recording to its control groups, if it has some, and begins it: any process may enter.
+  // Restricts the recording to its control groups, if it has some, and begins it: from then on any process may enter.
   absl::Status Restrict();
   // Tells the processes that start from now on their rate (Allocators::TellRate).
   void TellRate();
   // Takes over what an earlier recorder has left in the kernel.
   void TakeOverBooks();
-  // Records the running processes that have a sampled allocator; if they cannot be listed now, with the next Tick.
+  // Records the running processes that have a sampled allocator; if they cannot be listed now, the next Tick records
+  // them.
   void RecordRunningProcesses();
 
   void BeginBatch(base::Instant now) override;
@@ -95,16 +96,16 @@ class Everyone final : public SystemWidePart {
   void EndBatch() override;
   void HandleEnter(const heaptap_event& event) override;
   void HandleStart(Target& target, const std::function<void(Target&)>& take) override;
-  // As Readings::OnRead.
+  // To be called as Readings::OnRead.
   void HandleRead(Target& target, const process::Facts* facts);
   // Looks at the processes that are running when the recording begins, for a bounded time, and writes this collector
   // into their control blocks.
   void InspectFirst();
-  // No process waits for that, except those whose looks have failed again and again.
+  // Whether no process waits for a look, except processes whose looks have failed again and again.
   bool IsSettled() const { return newcomers_.empty() && to_close_.empty() && !shall_list_again_ && !HasFailedOnce(); }
-  // For a recorder that goes on with this recording.
+  // Saves the states of all targets for a recorder that goes on with this recording.
   void SaveAllStates();
-  // Looks at all targets that wait for it, before the recording ends: each has a control block to be restored.
+  // Looks at all targets that wait for a look, before the recording ends: each has a control block to be restored.
   void InspectAll();
   // The process is to be looked at (Allocators::Options::look_again).
   void LookAgain(pid_t pid) { AddNewcomer(pid); }
@@ -122,7 +123,7 @@ class Everyone final : public SystemWidePart {
   bool failed() const { return failed_; }
 
  private:
-  // SetPolicy, and then calls `then`: later, if the rules need facts that must be read.
+  // Sets the policy, and then calls `then`. Both happen later if the rules need facts that must be read.
   using Then = std::function<void(Target&)>;
   void ApplyPolicy(
       Target& target, Then then = [](Target&) {});
@@ -130,7 +131,7 @@ class Everyone final : public SystemWidePart {
   // samples at the start of a process that the rule does not concern have the right weights; too few would break the
   // promise of the rule.
   std::optional<uint32_t> FirstRate() const;
-  // What the kernel gives to processes until their start event is handled and the rules are applied.
+  // Tells the kernel the settings of processes until their start event is handled and the rules are applied.
   absl::Status SetDefaults();
   absl::Status UseGroups();
   // Follows control groups that were made again.
@@ -140,9 +141,9 @@ class Everyone final : public SystemWidePart {
   void TryToRecord(pid_t pid);
   void HandleTried(pid_t pid, const absl::Status& status);
   bool HasFailedOnce() const;
-  // Has the mappings and the control block read of a process that was running before it entered; its rules are found
-  // before it gets a rate. Changes nothing if the process is gone, has no attached allocator (yet), or if its files are
-  // being read: then LookAgain follows.
+  // Has hands read the mappings and the control block of a process that was running before it entered. Its rules are
+  // found before it gets a rate. Changes nothing if the process is gone, if it has no attached allocator (yet), or if
+  // its files are being read; in the last case LookAgain follows.
   void Inspect(const Target& target);
   // Whether no process waits to be looked at. Handles what has been read.
   bool HasInspected();

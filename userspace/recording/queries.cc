@@ -14,10 +14,10 @@
 namespace heaptap::recording {
 namespace {
 
-// The summaries of dozens of processes with hundreds of call paths.
+// The time for the summaries of dozens of processes with hundreds of call paths.
 constexpr absl::Duration kQuickSummaries = absl::Milliseconds(10);
 
-// A new process is not listed until its owner has been read, for so long at most.
+// A new process is not listed until its owner has been read, but for no longer than this.
 constexpr absl::Duration kOwnerPatience = absl::Seconds(1);
 
 // Summaries wait this long for the frees that processes hold back.
@@ -41,7 +41,7 @@ absl::Status NotSettled(const Target& target) {
 }  // namespace
 
 void Queries::ForgetSummaries(base::Instant now) {
-  // While summaries take long, they are made for a tenth of the time.
+  // Summaries that take long are made for at most a tenth of the time.
   if (summaries_cost_ < kQuickSummaries || now - summaries_made_ > 10 * summaries_cost_) summaries_.reset();
 }
 
@@ -273,7 +273,7 @@ void Queries::SetRate(const profile::ProcessRef& process, std::optional<uint32_t
     return done(
         absl::FailedPreconditionError(absl::StrCat("another collector controls the rate of process ", process.pid)));
   }
-  // Its rate is being written: asked again.
+  // The client asks again while the rate is being written.
   if ((*target)->control->is_writing) return done(absl::ResourceExhaustedError("its rate is being written"));
   means_.controls.AskRate(**target, lg_sample, [this, done = std::move(done)](const absl::Status& written) {
     summaries_.reset();

@@ -39,12 +39,12 @@ class Queries {
  public:
   template <typename Answer>
   using Done = std::function<void(absl::StatusOr<Answer>)>;
-  // What the parts of the resident memory follow from.
+  // The facts from which the parts of the resident memory follow.
   struct CoverageFacts {
     std::optional<heaptap_statistics> statistics = {};  // of libheaptap.so
     std::optional<profile::ResidentBytes> resident = {};
   };
-  // What it needs of others, which must outlive this object.
+  // The objects that this one uses. They must outlive it.
   struct Means {
     const bpf::Books& books;
     worker::Looks& orders;
@@ -56,9 +56,9 @@ class Queries {
   };
   explicit Queries(const Means& means) : means_(means) {}
 
-  // The summaries of all processes, if they are known. Otherwise they are made in three steps, of which this is the
-  // first, and another thread does the second one, SumAllTallies, when the first one is over: it reads what processes
-  // change without an event, and takes the frees that they hold back, as far as they answer soon.
+  // The summaries of all processes, if they are known. Otherwise they are made in three steps. This is the first step:
+  // it reads what processes change without an event, and takes the frees that they hold back, as far as they answer
+  // soon. Another thread does the second step, SumAllTallies, when the first one is over.
   std::optional<std::vector<profile::ProcessSummary>> PlanSummaries();
   bool HasPlannedSummaries(base::Instant now);
   // The third step. `cost`: of SumAllTallies.
@@ -70,9 +70,8 @@ class Queries {
   // The owner, read at `asked` or later. ResourceExhausted: ask again.
   absl::StatusOr<std::optional<uid_t>> Owner(const profile::ProcessRef& process, base::Instant asked);
 
-  // A profile is made in three steps, of which another thread does the second one, BuildPlanned. The others call `done`
-  // once, at once or later.
-  // ResourceExhausted: stacks of the process wait for unwind tables; ask again later.
+  // A profile is made in three steps. Another thread does the second step, BuildPlanned. The other steps call `done`
+  // once, at once or later. ResourceExhausted: stacks of the process wait for unwind tables; ask again later.
   using PlanDone = std::function<void(absl::StatusOr<ProfilePlan>)>;
   void Plan(const profile::ProcessRef& process, const PlanDone& done);
   // Takes `built->profile`; nobody else uses it until `done`. `facts`: for the parts of the resident memory.
@@ -81,7 +80,7 @@ class Queries {
               const std::optional<CoverageFacts>& facts, const FinishDone& done);
   // The next step for a dump, after Dumps::Fill: reports it, and returns its path.
   absl::StatusOr<std::string> Publish(const profile::ProcessRef& process, const Dumps::Filled& filled);
-  // A dump that no account pays for, in the background, which prints its errors.
+  // Writes a dump that no account pays for, in the background, which prints its errors.
   absl::Status DumpOne(const profile::ProcessRef& process);
 
   // Hands answer these, so `done` may be called later. ResourceExhausted: ask again.
@@ -98,8 +97,8 @@ class Queries {
   std::optional<profile::ProcessRef> LargestProcess();
   // The recorded process that has this PID now.
   std::optional<profile::ProcessRef> FindProcess(pid_t pid);
-  // The same for a client who asked at `asked`, with an owner that was read a second before that or later. If the
-  // process is slow, the last one that was read counts. ResourceExhausted: it is being read; ask again.
+  // Like FindProcess, for a client who asked at `asked`. The owner was read a second before that at the earliest. If
+  // the process is slow, the owner that was read last counts. ResourceExhausted: it is being read; ask again.
   absl::StatusOr<profile::NamedProcess> Find(pid_t pid, base::Instant asked);
 
  private:

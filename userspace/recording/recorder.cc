@@ -22,22 +22,22 @@
 namespace heaptap::recording {
 namespace {
 
-// At the end of a recording, for unwind tables.
+// The longest wait for unwind tables at the end of a recording.
 constexpr absl::Duration kTablesPatience = absl::Seconds(20);
 
-// For looks at processes whose user is the one who waits.
+// The bounds of looks at processes whose user is the one who waits.
 constexpr worker::Hands::Bounds kOwnHands = {.patience = absl::Seconds(10)};
 
-// At the end of a recording, for control blocks that are being released.
+// The longest wait at the end of a recording for control blocks that are being released.
 constexpr absl::Duration kReleasePatience = absl::Seconds(10);
 
-// Orders of one user that wait: one for each process that can be recorded, as after the start of a collector.
+// The most orders of one user that wait: one for each process that can be recorded, as after the start of a collector.
 constexpr size_t kMaxOrdersWaiting = HEAPTAP_DEFAULT_PROCESSES;
 
-// For the files of a process that a command attaches to.
+// The longest wait for the unwind tables of a process that a command attaches to.
 constexpr absl::Duration kMappedTablesPatience = absl::Seconds(60);
 
-// At the end of a system-wide recording, for dumps that are being written.
+// The longest wait at the end of a system-wide recording for dumps that are being written.
 constexpr absl::Duration kBackgroundPatience = absl::Seconds(10);
 
 absl::StatusOr<DumpFolder> OpenFolder(const RecorderOptions& options) {
@@ -50,12 +50,12 @@ absl::StatusOr<process::ControlGroups> OpenGroups(const RecorderOptions& options
   return process::ControlGroups::Open(options.system_wide->groups, HEAPTAP_MAX_GROUPS);
 }
 
-// A recording of given processes is one user's.
+// A recording of given processes belongs to one user.
 base::SubordinateIds IdsFor(const RecorderOptions& options) {
   return options.system_wide.has_value() ? base::SubordinateIds::OfSystem() : base::SubordinateIds();
 }
 
-// Whether work that takes long is done while the recording goes on.
+// Whether long work is done in other threads while the recording goes on.
 bool HasOwnThreads(const RecorderOptions& options) {
   return options.system_wide.has_value() && options.background == base::Background::Place::kOwnThread;
 }
@@ -314,7 +314,7 @@ void Recorder::Record(pid_t pid, std::shared_ptr<const base::FileDescriptor> pid
   const auto looked_at = std::make_shared<Inspection>(std::move(inspection));
   const auto record = [this, pid, pidfd = std::move(pidfd), looked_at,
                        done](const std::optional<Controls::Found>& control) {
-    // It may have entered meanwhile.
+    // The process may have entered meanwhile.
     const bool has_entered = everyone_.has_value() && targets_.FindRunning(pid) != nullptr;
     if (has_entered) everyone_->LookAgain(pid);
     done(has_entered ? absl::OkStatus() : RecordWith(pid, pidfd->get(), std::move(*looked_at), control));
@@ -350,7 +350,7 @@ absl::Status Recorder::RecordWith(pid_t pid, int pidfd, Inspection inspection,
   }
   const bool was_unknown = spaces_.Find(pid) == nullptr;
   spaces_.Keep(pid, std::move(inspection.space));
-  // What it has mapped since the look was missed.
+  // Mappings that the process has made since the look were missed.
   if (was_unknown && everyone_.has_value()) everyone_->LookAgain(pid);
   Target& target = targets_.Add(*process_id, pid, options_.policy);
   Controls::NoteStarted(target);

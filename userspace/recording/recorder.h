@@ -85,13 +85,13 @@ class Recorder {
   void ReadAhead(const std::vector<std::string>& paths);
   // Attaches to a file that the child's program will map; waits for that.
   absl::StatusOr<bool> AttachFile(const std::string& path);
-  // Attaches to the files that are at these paths now: SystemWide::libraries and preloaded. Those that were there
-  // before stay attached. The first of `libraries` that fails is the result.
+  // Attaches to the files that are at these paths now: SystemWide::libraries and preloaded. Files that were there
+  // before stay attached. The result is the error of the first of `libraries` that fails.
   absl::Status AttachLibraries(const SystemWide& system_wide);
   // Records a running process. NotFound: no such process, or no sampled allocator in it.
   absl::Status RecordRunning(pid_t pid);
-  // The same without waiting, for a system-wide recording. `done` is called once; OkStatus also if files of the process
-  // are being read, and another look follows.
+  // Like RecordRunning, but without waiting, for a system-wide recording. `done` is called once. Its status is OK also
+  // if files of the process are being read, and another look follows.
   using Done = std::function<void(const absl::Status&)>;
   void RecordLater(pid_t pid, Done done);
 
@@ -106,15 +106,15 @@ class Recorder {
   // Whether the last Pump has left work for the next one, which is to follow at once.
   bool HasMore() const;
 
-  // Whether nothing is left to do for what the last Pump has met: no newcomer, table, dump or closed book waits for
-  // time, and nothing is done in the background. Another Pump may be needed to get there.
+  // Whether the last Pump has left nothing to do: no newcomer, table, dump or closed book waits for time, and nothing
+  // runs in the background. Another Pump may be needed to get there.
   bool IsSettled() const;
 
   // Writes a dump of each target, in the background if the recording is system-wide.
   void DumpAll(heaptap_dump_kind kind);
-  // Pumps until nothing is done in the background, at most some seconds.
+  // Pumps until nothing runs in the background, for some seconds at most.
   void FinishBackground();
-  // Writes down what a recorder needs that goes on with this recording. To be called last.
+  // Saves what a recorder that goes on with this recording needs. To be called last.
   void Leave();
   // A process that goes on without being recorded.
   struct Survivor {
@@ -122,7 +122,7 @@ class Recorder {
     std::string name = {};  // printable
   };
   // Ends the recording: writes last dumps of the targets that still live, restores their control blocks, and returns
-  // them. Some may be about to end.
+  // these targets. Some of them may be about to end.
   std::vector<Survivor> Finish();
   // Ends a system-wide recording without dumps: removes it from the kernel and restores control blocks.
   void End();
@@ -139,9 +139,9 @@ class Recorder {
   const Dumps& dumps() const { return dumps_; }
   const Endings& endings() const { return endings_; }
 
-  // For a system-wide recording. Clients' calls are those of collector.h.
+  // The functions below are for a system-wide recording. Clients' calls are those of collector.h.
   //
-  // Everyone::Tick and SetRules are to be called.
+  // The owner calls Everyone::Tick, and SetRules for new settings.
   Everyone& everyone() { return *everyone_; }
   Queries& queries() { return queries_; }
   // For reading in other threads.
@@ -159,10 +159,10 @@ class Recorder {
   absl::Status StartSystemWide();
   // Records a process that was looked at.
   void Record(pid_t pid, std::shared_ptr<const base::FileDescriptor> pidfd, Inspection inspection, Done done);
-  // The same, when its control block has been read, if it has one.
+  // Goes on with Record when the control block, if there is one, has been read.
   absl::Status RecordWith(pid_t pid, int pidfd, Inspection inspection, const std::optional<Controls::Found>& found);
-  // Takes over the targets that mapped an allocator before it had its probes: another copy of the library than that of
-  // the command.
+  // Takes over the targets that mapped an allocator before it had its probes: a copy of the library other than the
+  // command's.
   void TakeLate(const elf::Mapping& file);
   // Stops recording every target and restores its control block.
   void Abandon();
@@ -192,7 +192,7 @@ class Recorder {
   // For a system-wide recording.
   std::optional<TargetStates> states_;
   std::optional<Everyone> everyone_;
-  Threads threads_;  // end before what they use
+  Threads threads_;  // they end before the objects that they use
 };
 
 }  // namespace heaptap::recording

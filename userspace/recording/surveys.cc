@@ -42,7 +42,7 @@ profile::Survey Surveys::Take(const profile::Activities& known, absl::Duration i
     const auto last = known.find(process_id);
     process.is_changed = last == known.end() || last->second != process.activity;
     if (last == known.end()) {
-      // The next survey has it.
+      // The next survey will have the process.
       if (!target.facts->is_known()) continue;
       process.control_groups = target.facts->control_groups;
       process.script = target.facts->script;

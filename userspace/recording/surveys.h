@@ -26,10 +26,10 @@ namespace heaptap::recording {
 
 class Surveys {
  public:
-  // Stacks that one call looks up: about a millisecond.
+  // The most stacks that one call looks up, which takes about a millisecond.
   static constexpr size_t kMaxStacks = 500;
 
-  // What it needs of others, which must outlive this object.
+  // The objects that this one uses. They must outlive it.
   struct Means {
     const bpf::Books& books;
     worker::Looks& orders;
@@ -38,18 +38,18 @@ class Surveys {
   };
   explicit Surveys(const Means& means) : means_(means) {}
 
-  // Without call paths (survey_paths.h), of facts that have just been read (Readings::Refresh). `interval`: between two
-  // calls.
+  // A survey without call paths (survey_paths.h), from facts that have just been read (Readings::Refresh). `interval`:
+  // the time between two calls.
   profile::Survey Take(const profile::Activities& known, absl::Duration interval);
   // Processes that have ended since Take count as unchanged: their tallies may have been deleted while they were read.
   void ForgetEnded(profile::Survey& survey) const;
-  // At most kMaxStacks. Calls `done` once, at once or later. NotFound: the process has ended. ResourceExhausted: hands
-  // have no time for its files; ask again later.
+  // The stacks with these ids, at most kMaxStacks. Calls `done` once, at once or later. NotFound: the process has
+  // ended. ResourceExhausted: hands have no time for its files; ask again later.
   using StacksDone = std::function<void(absl::StatusOr<profile::SurveyedStacks>)>;
   void Stacks(const profile::ProcessRef& process, absl::Span<const uint64_t> stack_ids, const StacksDone& done);
 
  private:
-  // Without the versions of the files.
+  // The stacks without the versions of their files.
   profile::SurveyedStacks ReadStacks(const Target& target, absl::Span<const uint64_t> stack_ids);
 
   const Means means_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a recording of every process adds to the handling of events; this one adds nothing.
+// What a system-wide recording adds to the handling of events. This base class adds nothing.
 #ifndef HEAPTAP_USERSPACE_RECORDING_SYSTEM_WIDE_PART_H_
 #define HEAPTAP_USERSPACE_RECORDING_SYSTEM_WIDE_PART_H_
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The threads of a recording for what takes long, each with work that may wait for work of its own kind only. Not
-// thread-safe: one thread owns this object.
+// The threads of a recording for long work. Each kind of work has its own thread, so it waits only for work of that
+// kind. Not thread-safe: one thread owns this object.
 #ifndef HEAPTAP_USERSPACE_RECORDING_THREADS_H_
 #define HEAPTAP_USERSPACE_RECORDING_THREADS_H_
 
@@ -21,7 +21,7 @@ class Threads {
   base::Background cleaning;  // deletes books
   base::Background files;     // small files in the folder of the recording, on a disk that may be slow
 
-  // As those of Background.
+  // Like those of Background.
   std::vector<int> fds() const { return {profiles.fd(), endings.fd(), cleaning.fd(), files.fd()}; }
   void HandleDone() {
     for (base::Background* const one : All()) one->HandleDone();

@@ -24,28 +24,29 @@ namespace {
 // The state of younger processes is not saved: most of them end soon.
 constexpr absl::Duration kSaveAfter = absl::Seconds(1);
 
-// Time for saving states, in each second, and at the end.
+// The time for saving states in each second, and at the end.
 constexpr absl::Duration kSaveTime = absl::Milliseconds(20);
 constexpr absl::Duration kLastSaveTime = absl::Seconds(2);
 
-// Time for folding, each time.
+// The time for folding in each call.
 constexpr absl::Duration kFoldTime = absl::Milliseconds(10);
-// Tallies of a process that are folded even if that time is over, so that a look at its threads is never in vain.
+// The number of tallies of a process that are folded even if that time is over, so that a look at its threads is never
+// in vain.
 constexpr size_t kFoldsAtLeast = 256;
 
-// The tallies of ended threads are folded from this share of the map, or of a process's bound, on. A process without a
-// bound may have as many tallies as are still free, so one process alone never has more than half of the map.
+// Folding begins when tallies take this share of the map, or of a process's bound. A process without a bound may have
+// as many tallies as are still free, so one process alone never has more than half of the map.
 constexpr double kFoldAt = 0.25;
-// They are folded again when the share has grown by so much, each second from kAlmostFull on as long as that gains
-// something, and else after a pause: a five-hundredth of the time is spent in vain at most, and a hundredth when the
-// map is almost full. Living threads can fill the map too, and their tallies cannot be folded.
+// Tallies are folded again when the share has grown by kWorthFolding; above kAlmostFull each second, as long as that
+// gains something; and otherwise after a pause. So at most a five-hundredth of the time is spent in vain, or a
+// hundredth when the map is almost full. Living threads can fill the map too, and their tallies cannot be folded.
 constexpr double kWorthFolding = 1.0 / 32;
 constexpr double kAlmostFull = 0.9;
 constexpr double kFoldPausePerCost = 500;
 constexpr double kUrgentPausePerCost = 100;
 
 // The C library gives back only the end of a heap (M_TRIM_THRESHOLD), and profiles for many clients at once leave
-// hundreds of megabytes below something small that stays. To give back the rest takes milliseconds, in which other
+// hundreds of megabytes below a small block that stays. Giving back the rest takes milliseconds, during which other
 // threads may wait for memory.
 constexpr int64_t kWorthReturning = 32 << 20;
 constexpr absl::Duration kReturnPause = absl::Seconds(5);
@@ -84,7 +85,7 @@ void Upkeep::Save(TargetStates& states, base::Instant old, base::Instant end) {
   for (size_t left = means_.targets.size(); left > 0; left--, ++next) {
     if (next == means_.targets.end()) next = means_.targets.begin();
     auto& [process_id, target] = *next;
-    // Most processes are short; but what a user has asked for must not be forgotten.
+    // Most processes are short-lived, but a rate that a client has asked for must not be forgotten.
     const bool is_young = target.books->begun > old && !target.control->asked_lg_sample.has_value();
     if (target.is_saved || target.ending.has_value() || is_young) continue;
     const AddressSpace* space = means_.dumps.Space(target);
@@ -101,7 +102,7 @@ void Upkeep::Save(TargetStates& states, base::Instant old, base::Instant end) {
 
 void Upkeep::NoteSaved(uint64_t process_id, const absl::Status& status) {
   result_.Update(status);
-  // Once for all: some may succeed, and others fail.
+  // One message for all states: some may succeed, and others fail.
   if (--saving_now_ == 0) saving_.Note(std::exchange(result_, absl::OkStatus()));
   if (Target* const target = means_.targets.Find(process_id); target != nullptr && !status.ok()) {
     target->is_saved = false;
@@ -179,7 +180,8 @@ void Upkeep::Fold(Candidates candidates, base::Instant end) {
   const absl::StatusOr<heaptap_process> process = means_.books.processes().Read(target->pid);
   if (!process.ok() || process->identity.id != candidates.process_id) return;
   const uint32_t begun = process->threads_begun;
-  // The kernel refuses what a look can no longer tell, so each look is tried: a process may begin threads all the time.
+  // The kernel refuses to fold what an outdated look cannot tell, so each new look is tried: a process may begin
+  // threads all the time.
   if (candidates.living.has_value() && (candidates.is_fresh || candidates.threads_begun == begun)) {
     return FoldEnded(target->pid, std::move(candidates), end);
   }

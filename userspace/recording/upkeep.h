@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a system-wide recording does for its targets every second: saves their states for the next recorder, folds the
-// tallies of ended threads, and reads mappings again after lost events. Not thread-safe.
+// tallies of ended threads, and gives freed memory back to the kernel. Not thread-safe.
 #ifndef HEAPTAP_USERSPACE_RECORDING_UPKEEP_H_
 #define HEAPTAP_USERSPACE_RECORDING_UPKEEP_H_
 
@@ -29,7 +29,7 @@ namespace heaptap::recording {
 
 class Upkeep {
  public:
-  // What it needs of others, which must outlive this object.
+  // The objects that this one uses. They must outlive it.
   struct Means {
     bpf::Books& books;
     worker::Looks& orders;
@@ -39,18 +39,18 @@ class Upkeep {
   };
   explicit Upkeep(const Means& means) : means_(means) {}
 
-  // Each of these stops after some time, and goes on at the next call.
+  // These two stop after some time, and go on at the next call.
   void SaveStates(TargetStates& states, base::Instant now);
-  // Those of young processes too, for the recorder that comes next.
+  // Saves the states of young processes too, for the recorder that comes next.
   void SaveAllStates(TargetStates& states);
-  // Begins to add the tallies of ended threads up, when all processes together or one of them have many: `bound` of
-  // all, or the limit of one. To be called every second. Reading all tallies takes some time, so that is done more
-  // rarely if there is little to gain.
+  // Begins to add up the tallies of ended threads, when all processes together have many tallies relative to `bound`,
+  // or one process has many relative to its limit. To be called every second. Reading all tallies takes some time, so
+  // it is done more rarely if there is little to gain.
   void FoldWhenFull(const std::map<uint64_t, bpf::RecordedProcess>& processes, uint64_t bound, base::Instant now);
-  // Goes on with that for some milliseconds, unless another thread reads tallies. To be called soon after orders are
-  // done: a thread that begins after a look at the threads of its process makes the look worthless.
+  // Goes on with the folding for some milliseconds, unless another thread reads tallies. To be called soon after orders
+  // are done: a thread that begins after a look at the threads of its process makes the look worthless.
   void FoldSome();
-  // Gives back to the kernel what the C library keeps of freed memory, if that is much. To be called every second.
+  // Gives freed memory that the C library keeps back to the kernel, if there is much of it. To be called every second.
   void ReturnMemory(base::Instant now);
   // Whether FoldSome is to be called again at once, because the map may fill up.
   bool IsFolding() const { return HasToFold() && !folding_->left.empty() && !is_being_read_; }
@@ -58,9 +58,9 @@ class Upkeep {
  private:
   // Saves states of processes that began at `old` at the latest. A state that cannot be saved does not stop the others.
   void Save(TargetStates& states, base::Instant old, base::Instant end);
-  // A state was saved or not; 0: no further ones are begun.
+  // Notes whether a state was saved. `process_id` 0: no further states are begun in this round.
   void NoteSaved(uint64_t process_id, const absl::Status& status);
-  // The tallies of a process that may be those of ended threads.
+  // The tallies of a process that may belong to ended threads.
   struct Candidates {
     uint64_t process_id;
     std::vector<bpf::TallyEntry> tallies;
@@ -79,8 +79,8 @@ class Upkeep {
     absl::Duration cost = {};
   };
   bool HasToFold() const { return folding_.has_value() && folding_->is_read; }
-  // Folds what ended threads have, or has it looked which threads have ended. What is left after that goes back to
-  // Folding::left.
+  // Folds the tallies of ended threads, or has hands look which threads have ended. What is left after that goes back
+  // to Folding::left.
   void Fold(Candidates candidates, base::Instant end);
   void LookAtThreads(pid_t pid, Candidates candidates);
   void FoldEnded(pid_t pid, Candidates candidates, base::Instant end);
@@ -88,7 +88,7 @@ class Upkeep {
   const Means means_;
   uint64_t last_saved_ = 0;  // process id
   bool has_more_ = false;    // to save, but the disk was busy
-  size_t saving_now_ = 0;    // states under way, and one while further ones are begun
+  size_t saving_now_ = 0;    // states under way, plus one while further states are begun
   absl::Status result_;      // of those that are done since the last message
   base::RepeatedTask saving_{{.name = "states",
                               .failure = "cannot save the states of processes for the next daemon",

@@ -16,7 +16,7 @@ namespace heaptap::recording {
 
 namespace {
 
-// To count takes time, so this happens after so many new mappings.
+// Counting takes time, so it is done only after this many new mappings.
 constexpr size_t kCountAfter = AddressSpaces::kMaxFreeMappings / 8;
 
 }  // namespace
@@ -54,7 +54,7 @@ void AddressSpaces::MakeRoom(size_t most, absl::FunctionRef<bool(const Entry&)> 
   std::sort(largest.rbegin(), largest.rend());
   for (const auto& [size, pid] : largest) {
     const auto found = spaces_.find(pid);
-    // The last process with a space takes it away.
+    // A shared space goes away with the last process that has it.
     if (found->second.space.use_count() == 1) sum -= size;
     spaces_.erase(found);
     if (counter.has_value()) base::CountBeyond(*counter);

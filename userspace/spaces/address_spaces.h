@@ -3,11 +3,11 @@
 // The mappings of processes, kept up to date from the kernel's mapping events.
 //
 // Keep and Hold keep a process until Drop; with kKeptAndChildren its children too. A system-wide recording keeps every
-// process that has begun since, as long as it lives: a process has mapped most of its files by the time heaptap learns
-// that it uses a sampled allocator. The mappings of processes that are not held have a bound: beyond it, the
-// processes with the most mappings are dropped, because any user can start processes that map thousands of files. Their
-// mappings are read again when they enter. The held processes of one user have a bound too; beyond it, those with the
-// most mappings are dropped for good, so that their profiles name no files.
+// process that has begun since the recording did, as long as the process lives: by the time heaptap learns that a
+// process uses a sampled allocator, the process has already mapped most of its files. The mappings of processes that
+// are not held have a bound: beyond it, the processes with the most mappings are dropped, because any user can start
+// processes that map thousands of files. Their mappings are read again when they enter. The held processes of one user
+// have a bound too; beyond it, those with the most mappings are dropped for good, so that their profiles name no files.
 //
 // Not thread safe.
 #ifndef HEAPTAP_USERSPACE_SPACES_ADDRESS_SPACES_H_
@@ -38,9 +38,9 @@ struct AddressSpace {
 
 class AddressSpaces {
  public:
-  // Mappings of processes that are not held, about 400 bytes each. A thousand ordinary processes have 50,000.
+  // The most mappings of processes that are not held, about 400 bytes each. A thousand ordinary processes have 50,000.
   static constexpr size_t kMaxFreeMappings = 1 << 18;
-  // Mappings of held processes of one user, except root.
+  // The most mappings of held processes of one user, except root.
   static constexpr size_t kMaxMappingsOfUser = 1 << 18;
 
   enum class Scope { kKept, kKeptAndChildren, kSystemWide };
@@ -48,12 +48,12 @@ class AddressSpaces {
 
   // Begins to keep a process's mappings.
   void Keep(pid_t pid, AddressSpace space);
-  // The same for a process whose mappings are known as they were at `since` (nanoseconds, CLOCK_MONOTONIC).
+  // Like Keep, for a process whose mappings are known as they were at `since` (nanoseconds, CLOCK_MONOTONIC).
   void Update(pid_t pid, const AddressSpace& space, uint64_t since);
   // Keeps the mappings of a process until Drop, even if it ends. False if the process is unknown.
   bool Hold(pid_t pid);
-  // Says whose process it is; its future children are of the same user. None: unknown; all such processes share a
-  // bound.
+  // Says which user the process belongs to; its future children belong to the same user. None: the user is unknown. All
+  // processes of unknown users share a bound.
   void SetUser(pid_t pid, std::optional<uid_t> user);
   // Drops processes whose end was missed.
   void DropEnded();
@@ -72,7 +72,7 @@ class AddressSpaces {
 
   // Null if the process is unknown. Valid until the next call that changes something.
   const AddressSpace* Find(pid_t pid) const;
-  // As of now: later events do not change it.
+  // The mappings as of now: later events do not change them.
   std::shared_ptr<const AddressSpace> Share(pid_t pid) const;
   bool IsHeld(pid_t pid) const;
   // Mappings of processes that are not held. Those that parent and child share count once.
@@ -88,8 +88,8 @@ class AddressSpaces {
     bool has_execed = false;        // and has mapped nothing since
   };
   AddressSpace& OwnSpace(Entry& entry);
-  // Drops the largest of the processes that `counts`, until at most half of `most` mappings are left.
-  // `counter`: what is counted for each process that is forgotten.
+  // If the processes for which `counts` is true have more than `most` mappings, drops the largest of these processes
+  // until at most half of `most` mappings are left. `counter`: what is counted for each process that is dropped.
   void MakeRoom(size_t most, absl::FunctionRef<bool(const Entry&)> counts, std::optional<base::Bound> counter);
   void MakeRoom();
   size_t Count(absl::FunctionRef<bool(const Entry&)> counts) const;

@@ -13,7 +13,7 @@ namespace {
 
 // A program moves its code when it starts. More looks at one process would only take time.
 constexpr int kMaxLooks = 16;
-// Processes and files of which this is known.
+// The most processes, and the most files, that are remembered.
 constexpr size_t kMaxNotes = 1 << 12;
 
 }  // namespace

@@ -28,9 +28,10 @@ class MovedCode {
   // Both must outlive this object.
   MovedCode(worker::Looks& orders, AddressSpaces& spaces) : orders_(orders), spaces_(spaces) {}
 
-  // Applies a mapping event (AddressSpaces::Apply). If a recorded process has an anonymous mapping now where a file's
-  // code was before, it is looked at. The mapping becomes one of the file when the look has found that it holds the
-  // code. That is said once for each file, because the kernel finds no unwind tables for it there.
+  // Applies a mapping event (AddressSpaces::Apply). If a recorded process now has an anonymous mapping where a file's
+  // code was before, the process is looked at. When the look has found that the mapping holds the code, it becomes a
+  // mapping of the file. A message says this once for each file, because the kernel finds no unwind tables for the code
+  // there.
   bool Apply(const bpf::MappingEvent& event);
   // Whether a look at the process is under way.
   bool IsLooking(pid_t pid) const { return looking_.contains(pid); }
@@ -49,7 +50,7 @@ class MovedCode {
     std::vector<elf::Mapping> mappings = {};  // as found
     bool is_over = false;
   };
-  // The latest mapping of a file that a process has or had where the event maps no file.
+  // Where the event maps no file: the latest mapping of a file that the process has or had there.
   std::optional<elf::Mapping> FileBefore(const bpf::MappingEvent& event) const;
   void LookAt(pid_t pid, Place place);
   void Name(pid_t pid, const Place& place, const std::vector<elf::Mapping>& mappings);

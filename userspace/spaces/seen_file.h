@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A file that a process has mapped, or will map, as the collector knows it: by what hands have seen (crews/hands.h).
+// A file that a process has mapped, or will map, as the collector knows it from what hands have seen (crews/hands.h).
 // The collector itself opens no file of another process.
 #ifndef HEAPTAP_USERSPACE_SPACES_SEEN_FILE_H_
 #define HEAPTAP_USERSPACE_SPACES_SEEN_FILE_H_
@@ -25,12 +25,14 @@ struct SeenFile {
   std::shared_ptr<const base::FileDescriptor> open = {};  // of `file`, if that is an open file
   std::string name = {};                                  // for messages; may hold any byte
 
-  // Who pays for reading it: the user whose process has mapped it; the owner, if the process has ended.
+  // Who pays for reading it: the user whose process has mapped it; the owner, if the process has ended and the owner is
+  // not root.
   uid_t payer() const {
     const bool has_ended = identity.process_user == base::kUnknownUser;
     return has_ended && identity.owner != base::kRoot ? identity.owner : identity.process_user;
   }
-  // For whose files its readers work: a file may take over its reader, which must not see files of others then.
+  // The user for whose files its readers work. A file may take over its reader, which must not see files of other users
+  // then.
   uid_t user() const {
     const bool is_of_others = identity.owner != identity.process_user && identity.owner != 0;
     return is_of_others ? base::kUnknownUser : identity.process_user;

@@ -22,7 +22,7 @@ InheritedTables::InheritedTables(bpf::UnwindMaps& maps) : maps_(maps) {
     files_[key] = number;
     if (number != 0) tables_[number].files++;
   }
-  // The collector died while it loaded or unloaded them.
+  // Tables that no file uses: the collector died while it loaded or unloaded them.
   for (auto table = tables_.begin(); table != tables_.end();) {
     const auto next = std::next(table);
     if (table->second.files == 0) Remove(table);

@@ -19,8 +19,8 @@ constexpr uint64_t kNodeBytes = 4096;
 constexpr uint64_t kResidence = 1'000'000'000;  // nanoseconds
 constexpr absl::Duration kBalanceInterval = absl::Seconds(1);
 
-// The part of the budget that becomes free at once where unused tables make room, so that not each table needs a
-// search.
+// When unused tables make room, this fraction (1 / kReservePart) of the budget becomes free besides, so that not each
+// table needs a search.
 constexpr uint64_t kReservePart = 64;
 
 // By then, the files of the processes that a collector takes over have been read, or the machine is so slow that raw
@@ -163,7 +163,7 @@ bool KernelTables::Displace(uint64_t nodes, uid_t owner) {
   std::ranges::stable_sort(oldest, {}, &Loaded::last_used);
   const uint64_t now = base::Now().nanoseconds();
   const auto is_unused = [now](const Loaded& one) { return one.last_used + kResidence < now; };
-  // Whose tables take too much of the budget cannot displace those of others who do.
+  // A user whose tables take too much of the budget cannot displace the tables of other such users.
   const uint64_t most = budget_nodes_ / kUserPart;
   const bool may_displace = owner == base::kRoot || held[owner] + nodes <= most;
   const auto must_go = [&](const Loaded& one) {

@@ -2,10 +2,10 @@
 //
 // Which unwind tables are in the kernel, and which file uses which of them.
 //
-// Tables in the kernel have a budget. When it is used up, the least recently used tables make room, unless they were
-// used a moment ago; but those of a user whose tables take more than a quarter of the budget make room for others.
-// Large tables are loaded in pieces, between which other work goes on. The tables of an earlier collector serve until
-// they are replaced, for ten seconds. Not thread-safe.
+// Tables in the kernel have a budget. When it is used up, the least recently used tables make room. A table that was
+// used a moment ago stays, unless the tables of its user take more than a quarter of the budget. Large tables are
+// loaded in pieces, between which other work goes on. The tables of an earlier collector serve until they are replaced,
+// for ten seconds. Not thread-safe.
 #ifndef HEAPTAP_USERSPACE_TABLES_KERNEL_TABLES_H_
 #define HEAPTAP_USERSPACE_TABLES_KERNEL_TABLES_H_
 
@@ -35,9 +35,9 @@ uint64_t KernelBytes(uint64_t rows);
 
 class KernelTables {
  public:
-  // Nodes that are loaded at once, which takes some milliseconds: the table of almost every file.
+  // The most nodes that are loaded at once, which takes some milliseconds. The table of almost every file has no more.
   static constexpr size_t kNodesAtOnce = 256;
-  // The part of the budget that the tables of one user's files may keep while other users need room.
+  // The tables of one user's files may keep this fraction (1 / kUserPart) of the budget while other users need room.
   static constexpr uint64_t kUserPart = 4;
 
   // `maps` must outlive this object. `budget`: bytes of kernel memory.
@@ -51,7 +51,7 @@ class KernelTables {
   void Place(const heaptap_file_key& key, const SharedTable& table, uid_t owner = base::kRoot);
   // The file is unknown from now on: the next program that meets it asks for its table.
   void Remove(const heaptap_file_key& key);
-  // Goes on with a table that is loaded in pieces, if there is one.
+  // Loads the next piece of a table that is loaded in pieces, if there is one.
   void LoadSome();
   bool IsLoading() const { return !loading_.empty(); }
   // Tries again to load the tables of files that are used. Call it from time to time; most calls do nothing.
@@ -62,7 +62,7 @@ class KernelTables {
   bool IsPlaced(const heaptap_file_key& key) const;
   // Whether a program has used the file a moment ago.
   bool IsInUse(const heaptap_file_key& key) const;
-  // Or is being loaded.
+  // Whether the table is loaded, or is being loaded.
   bool IsLoaded(const SharedTable& table) const;
   // Whether the table is not larger than the budget.
   bool Fits(const unwind::FileTable& table) const;
@@ -98,7 +98,7 @@ class KernelTables {
   uint64_t used_nodes_ = 0;                                          // without those of inherited_
   std::map<heaptap_file_key, SharedTable, bpf::FileKeyLess> files_;  // without those that have no table
   std::map<SharedTable, Use> tables_;                                // of these files
-  std::deque<SharedTable> loading_;                                  // of tables_, in pieces; the first one now
+  std::deque<SharedTable> loading_;                                  // tables loaded in pieces; the first one now
   size_t loaded_ = 0;                                                // nodes of the first one
   // The least number of nodes for which there was no room, by owner, since the last Balance. Each search reads the
   // state of all files.

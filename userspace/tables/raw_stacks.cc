@@ -20,7 +20,7 @@ constexpr size_t kPartBytes = HEAPTAP_CHUNK_BYTES + unwind::StackCopier::kOverhe
 
 // The size of a stack that waits, without the parts of its memory.
 size_t OwnBytes(const bpf::RawStack& stack) {
-  // What is known of it besides, and what an allocator adds.
+  // The rest of its entry, and what an allocator adds.
   constexpr size_t kOverhead = 128;
   return sizeof(stack) + kOverhead + stack.memory.parts().size() * sizeof(unwind::StackCopy::Part);
 }

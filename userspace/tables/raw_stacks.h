@@ -24,8 +24,9 @@ namespace heaptap::recording {
 
 class RawStacks {
  public:
-  // Bytes of stacks that wait. A process may have as many as are left to all others: half of them if it is alone, so
-  // that a newcomer finds room. Beyond this, stacks end at the code whose table is missing (HEAPTAP_STACK_NO_TABLE).
+  // The most bytes of stacks that wait. The stacks of a process may take as many bytes as are still free: half of all
+  // bytes if no other process has any, so that a newcomer finds room. Beyond this, stacks end at the code whose table
+  // is missing (HEAPTAP_STACK_NO_TABLE).
   static constexpr size_t kMaxBytes = 64 << 20;
   // A stack waits this long for its tables.
   static constexpr absl::Duration kMaxWait = absl::Seconds(30);
@@ -59,7 +60,8 @@ class RawStacks {
     size_t bytes = 0;
     size_t stacks = 0;
   };
-  // Null, or a mapping whose file is being looked at, or its table read.
+  // Tries to finish a stack. Null: it is finished. Otherwise a mapping whose file is being looked at, or whose table is
+  // being read.
   const elf::Mapping* TryFinish(const bpf::RawStack& stack, pid_t pid, const AddressSpace& space, bool may_wait);
   void Add(const bpf::RawStack& stack);
   void Drop(const bpf::RawStack& stack);

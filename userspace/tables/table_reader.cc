@@ -11,7 +11,7 @@
 namespace heaptap::recording {
 namespace {
 
-// Results that are remembered. There are at most twice as many notes of contents.
+// The most results that are remembered. There are at most twice as many notes of contents.
 constexpr size_t kMaxRead = 4096;
 
 uint64_t BytesOf(const unwind::FileTable& table) { return table.rows.size() * sizeof(heaptap_row); }
@@ -44,7 +44,7 @@ void TableReader::Read(const SeenFile& file) {
 
 void TableReader::Hasten(const worker::FileVersion& version) {
   const auto job = being_read_.find(version);
-  // Once: thousands of stacks may wait for one table.
+  // Done once: thousands of stacks may wait for one table.
   if (job == being_read_.end() || std::exchange(job->second.is_hastened, true)) return;
   errands_.Hasten(job->second.payer, job->second.id);
 }

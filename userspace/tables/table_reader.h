@@ -38,11 +38,11 @@ class TableReader {
     absl::StatusOr<SharedTable> table = nullptr;
     std::string build_id = {};  // bytes; empty: none
   };
-  // What became of a file of the version `asked`.
+  // The result of reading a file of the version `asked`.
   struct Reading {
     worker::FileVersion asked;
-    // As it was read: the file may have been written to meanwhile. None: the reader did not get the file, because its
-    // process is gone or has mapped another file there.
+    // The version that was read: the file may have been written to meanwhile. None: the reader did not get the file,
+    // because its process is gone or has mapped another file there.
     std::optional<worker::FileVersion> version;
     Contents contents;
   };
@@ -50,8 +50,8 @@ class TableReader {
   // `errands` must outlive this object. `done` is called for each file that has been read.
   TableReader(worker::Errands& errands, Done done) : errands_(errands), done_(std::move(done)) {}
 
-  // Begins to read the table of a file, unless this version is being read, which the payer then joins, or has been
-  // read.
+  // Begins to read the table of a file, unless this version has been read or is being read. The payer joins a reading
+  // that is under way.
   void Read(const SeenFile& file);
   // To be called when stacks wait for the table of a version that is being read. See UnwindTables::Hasten.
   void Hasten(const worker::FileVersion& version);

@@ -27,10 +27,10 @@ namespace {
 // Tables kept here: as many as fit in the kernel's budget, as many again that wait for room, and kKeptBytes more.
 constexpr uint64_t kKeptPerBudget = 2;
 constexpr uint64_t kKeptBytes = 64 << 20;
-// Notes about files.
+// The most notes about files.
 constexpr size_t kMaxNotes = 4096;
 
-// For so long, a mapping without a file stays one.
+// A mapping where no file was found is not looked at again for this long.
 constexpr absl::Duration kNotThere = absl::Seconds(1);
 
 constexpr char kFollowFramePointers[] = "; stacks through it follow frame pointers";
@@ -320,7 +320,7 @@ void UnwindTables::Forget() {
   }
   if (reader_.bytes_kept() <= kKeptBytes + kKeptPerBudget * kernel_.budget_bytes()) return;
   reader_.Forget();
-  // Those that wait for room.
+  // Forgets the files whose tables wait for room.
   ForgetFiles([this](const heaptap_file_key&, const File& file) {
     return file.table != nullptr && !kernel_.IsLoaded(file.table);
   });

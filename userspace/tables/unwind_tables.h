@@ -40,7 +40,7 @@ namespace heaptap::recording {
 
 class UnwindTables {
  public:
-  // What it needs of others, which must outlive this object.
+  // The objects that this one uses. They must outlive it.
   struct Means {
     bpf::UnwindMaps& maps;
     int identify;  // descriptor of this program
@@ -75,19 +75,19 @@ class UnwindTables {
   uint64_t tables_read() const { return reader_.tables_read() + looks_done_; }
 
   // Enters the file that a process maps: it is looked at, a worker reads its table, and the table goes into the kernel
-  // if there is room. Meanwhile the file is being read (IsBeingRead). Call it for each mapping event. A known file is
-  // asked for its version, and read again if that has changed; until then its table is used. An unusable file is
-  // reported once and counts as having no table.
+  // if there is room. Meanwhile the file is being read (IsBeingRead). Call it for each mapping event. The version of a
+  // known file is checked, and the file is read again if its version has changed; until then its table is used. An
+  // unusable file is reported once and counts as having no table.
   void Enter(const heaptap_file_key& key, pid_t pid, const elf::Mapping& mapping);
-  // The same for each HEAPTAP_EVENT_TABLE_WANTED: a process has met the file at `address`. `mappings`: those that may
-  // hold it, as far as known. `done` gets the one that does.
+  // Like Enter, for each HEAPTAP_EVENT_TABLE_WANTED: a process has met the file at `address`. `mappings`: the known
+  // mappings that may hold the file. `done` gets the mapping that does.
   using OnFound = std::function<void(const elf::Mapping& mapping)>;
   void Find(const heaptap_file_key& key, pid_t pid, uint64_t address, std::vector<elf::Mapping> mappings, OnFound done);
-  // The same for a mapping whose file is unknown. False: the file is not there, or there is no room for a look; true:
-  // it is being looked at.
+  // Like Enter, for a mapping whose file is unknown. False: the file is not there, or there is no room for a look;
+  // true: it is being looked at.
   bool EnterMapped(pid_t pid, const elf::Mapping& mapping);
   void EnterVdso();
-  // Takes in the looks that are done.
+  // Handles the looks that are done.
   void HandleLooks() {
     if (looks_under_way_ != 0) looks_.HandleDone();
   }
@@ -95,8 +95,8 @@ class UnwindTables {
   // The rule at an address in a mapping; 0 if there is none, or the file was not entered.
   uint32_t FindRule(const elf::Mapping& mapping, uint64_t address) const;
 
-  // The build-id of an entered file; none: it is being read, or checked whether it was rewritten. "": it has none, or
-  // was not entered.
+  // The build-id of an entered file; none: the file is being read, or it is being checked whether it was rewritten. "":
+  // it has none, or was not entered.
   std::optional<std::string> BuildId(const heaptap_file_key& key) const;
   // The build-id of the file that is mapped there; "": unknown, or it has none.
   std::string BuildIdOf(const elf::Mapping& mapping) const;
@@ -113,15 +113,15 @@ class UnwindTables {
     uid_t owner = base::kRoot;
     bool is_being_read = false;
     std::string build_id = {};
-    bool has_failed = false;  // its reading, which is tried again
-    // Users who pay for looks at it that are under way. It is being read meanwhile.
+    bool has_failed = false;  // its reading has failed, and is tried again
+    // Users who pay for looks at it that are under way. Meanwhile the file counts as being read.
     std::set<uid_t> lookers = {};
   };
   // What a look for a wanted file has found.
   struct Found {
     absl::StatusOr<worker::MappedFile> file = absl::NotFoundError("no mapping of the file");
     elf::Mapping mapping = {};
-    bool is_mapped = false;  // there, although it cannot be opened
+    bool is_mapped = false;  // the file is mapped there, but cannot be opened
   };
   // Whether the file is known. Then its table goes into the kernel, if there is room, and the file is checked.
   bool Knows(const heaptap_file_key& key, pid_t pid, const elf::Mapping& mapping);
@@ -154,7 +154,7 @@ class UnwindTables {
   TableReader reader_;
   KernelTables kernel_;
   std::map<heaptap_file_key, File, bpf::FileKeyLess> files_;
-  // By device and inode in /proc/PID/maps, where they differ.
+  // Files by device and inode in /proc/PID/maps, where these differ from the key.
   std::map<std::pair<uint32_t, uint64_t>, heaptap_file_key> shown_as_;
   size_t failed_ = 0;                                      // files that may have failed
   std::set<heaptap_file_key, bpf::FileKeyLess> reported_;  // files with a message already printed

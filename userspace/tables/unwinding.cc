@@ -13,7 +13,7 @@
 namespace heaptap::recording {
 namespace {
 
-// Mappings that wait for the build-ids of their files.
+// The most mappings that wait for the build-ids of their files.
 constexpr size_t kMaxUnidentified = 1 << 14;
 
 }  // namespace

@@ -54,13 +54,13 @@ class Unwinding {
   void HandleRawStack(bpf::RawStack stack, pid_t pid, std::shared_ptr<const AddressSpace> space);
   // Says which builds of its files a process has mapped, as far as that is known by now (AddressSpaces::SetBuildId).
   void IdentifyFiles(pid_t pid);
-  // The books of the process are closed.
+  // To be called when the books of the process are closed.
   void Forget(uint64_t process_id) { asked_.erase(process_id); }
 
   // Whether a profile of the process should wait for stacks that wait for tables.
   bool IsWorthWaiting(uint64_t process_id, base::Instant now) const { return stacks_.IsWorthWaiting(process_id, now); }
   bool HasWaitingStacks() const { return !stacks_.empty(); }
-  // No table is being read, and nothing waits for one.
+  // Whether no table is being read, and nothing waits for one.
   bool IsSettled() const {
     return !tables_.IsReading() && !tables_.kernel().IsLoading() && stacks_.empty() && asked_.empty();
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Asks which versions mapped files have now. Hands look, in other threads: one look of a user at a time, at all files
-// that have come since the last one. Not thread-safe.
+// Asks which versions mapped files have now. Hands look in other threads. Each user has one look at a time, at all
+// files that have come since the last look. Not thread-safe.
 #ifndef HEAPTAP_USERSPACE_TABLES_VERSION_CHECKS_H_
 #define HEAPTAP_USERSPACE_TABLES_VERSION_CHECKS_H_
 
@@ -38,7 +38,7 @@ class VersionChecks {
 
   // Checks a file, at once or when there is room. Replaces a check of the same file that waits, if the same user pays.
   void Begin(const heaptap_file_key& key, pid_t pid, const elf::Mapping& mapping);
-  // Whether a check of the file has not ended.
+  // Whether a check of the file waits or is under way.
   bool IsChecking(const heaptap_file_key& key) const { return checking_.contains(key); }
   // Begins the checks that had to wait for room. To be called from time to time.
   void BeginWaiting();

@@ -23,7 +23,8 @@ constexpr size_t kMaxCollectorsReported = 16;
 // A bound, because any process can make its control block unusable.
 constexpr size_t kMaxFailuresReported = 16;
 
-// Whether an order may succeed now: heaptap, or its hands, had no descriptor or no memory for a moment.
+// Whether an order may succeed when it is tried again: heaptap, or its hands, had no descriptor or no memory for a
+// moment.
 bool MaySucceedAgain(const absl::Status& status) {
   return !status.ok() && !absl::IsNotFound(status) && !absl::IsDeadlineExceeded(status);
 }
@@ -96,7 +97,8 @@ absl::Status Controls::NoteStart(Target& target, const heaptap_control& control,
 }
 
 void Controls::Take(Target& target, const heaptap_control& control) {
-  // A system-wide recording includes processes that another collector records, but leaves them in that one's control.
+  // A system-wide recording includes processes that another collector records, but leaves them under the control of
+  // that collector.
   if (!options_.is_system_wide || OtherPid(control) == 0) return TakeUnless(nullptr, target, control);
   target.control.state_.is_foreign = true;
   FindCollector(control, [this, id = target.process_id, control](std::shared_ptr<const OtherCollector> other) {
@@ -208,7 +210,7 @@ void Controls::NoteLate(uint64_t process_id, const absl::Status& status) {
 void Controls::Write(Target& target, WriteDone done) {
   const base::OneThread one_thread(thread_);
   if (target.image->control_address == 0) return done(absl::OkStatus());
-  // What is wanted when the writing under way has ended is written then.
+  // The rate that is wanted when the current writing has ended is written then.
   if (std::exchange(target.control.state_.is_writing, true)) {
     return done(absl::UnavailableError(absl::StrCat("process ", target.pid, " is being told its rate")));
   }
@@ -244,8 +246,8 @@ void Controls::AskRate(Target& target, std::optional<uint32_t> lg_sample, WriteD
   const uint32_t raised_before = std::exchange(state.raised, 0);
   Write(target, [this, id = target.process_id, before, raised_before,
                  done = std::move(done)](const absl::Status& written) {
-    // With a rate that the process does not have, the errors of its figures would be wrong. One that has ended needs
-    // none.
+    // With a rate that the process does not have, the errors of its figures would be wrong. A process that has ended
+    // needs no rate.
     if (Target* const now = means_.targets.Find(id); now != nullptr && !written.ok() && !absl::IsNotFound(written)) {
       now->control.state_.asked_lg_sample = before;
       now->control.state_.raised = raised_before;
@@ -307,7 +309,7 @@ void Controls::AnswerTables(const Target& target, uint32_t asked) {
 
 void Controls::FindCollector(const heaptap_control& control, CollectorDone done) {
   const pid_t pid = OtherPid(control);
-  // A killed collector leaves its PID behind, which another program may have by now.
+  // A killed collector leaves its PID in the control block. Another program may have this PID by now.
   absl::StatusOr<base::FileDescriptor> pidfd =
       pid == 0 ? absl::NotFoundError("no other collector") : process::OpenPidfd(pid);
   if (!pidfd.ok() || !means_.orders.HasRoom(pid)) return done(nullptr);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the recording reads of the control blocks of targets, and what it writes to them. Hands do that in another
+// What the recording reads from the control blocks of targets, and what it writes to them. Hands do that in another
 // thread (crews/looks.h): the recording's thread waits for no process. Not thread-safe.
 //
 // A target may have ended, or be gone, when an order has been carried out; then nothing changes.
@@ -34,7 +34,7 @@ namespace heaptap::recording {
 
 class Controls {
  public:
-  // What it needs of others, which must outlive this object.
+  // The objects that this one uses. They must outlive it.
   struct Means {
     bpf::Processes& processes;
     worker::Looks& orders;
@@ -48,20 +48,20 @@ class Controls {
 
   // Notes the facts about a target that its control block tells.
   static void Note(Target& target, const heaptap_control& control, uint64_t address);
-  // Notes what may change in them. Null: the control block could not be read.
+  // Notes the facts that may change. Null: the control block could not be read.
   static void NoteReading(Target& target, const heaptap_control* control);
-  // Notes that the allocator of a target was seen, for the first time if it returns true.
+  // Notes that the allocator of a target was seen. Returns whether this was the first time.
   static bool NoteStarted(Target& target);
   // Notes that a target has the memory of its parent, and so its allocator, which will fire heaptap:start.
   static void NoteParent(Target& target, const Target& parent);
   // Notes a target's own rate.
   static void NoteOwnRate(Target& target, uint64_t lg_sample);
-  // Handles heaptap:start. Errors: those of process::CheckControl, which are said once.
+  // Handles heaptap:start. Errors: those of process::CheckControl, which are printed once for each target.
   absl::Status NoteStart(Target& target, const heaptap_control& control, uint64_t address);
   // Takes control of a target whose control block is noted, unless another collector has it.
   void Take(Target& target, const heaptap_control& control);
-  // The same for a process whose control block was found, not announced by heaptap:start: counts what it has allocated
-  // before its recording as a loss, unless its beginning was seen all the same.
+  // Like Take, for a target whose control block was found, and not announced by heaptap:start. Counts what the process
+  // allocated before its recording as a loss, unless its beginning was seen all the same.
   void TakeFound(Target& target, const heaptap_control& control, uint64_t address);
 
   // A control block that was found.
@@ -70,39 +70,40 @@ class Controls {
     heaptap_control control = {};
   };
   using FoundDone = std::function<void(absl::StatusOr<Found>)>;
-  // Reads the first control block of a process that is one: with several allocators in a process, one takes samples,
-  // and the block of another may be empty (sample.h). `is_current`: as for Hands::Control. REQUIRES: an address.
+  // Reads the first valid control block of a process. If a process has several allocators, one takes samples, and the
+  // block of another may be empty (sample.h). `is_current`: as for Hands::Control. REQUIRES: an address.
   void Find(pid_t pid, const std::vector<uint64_t>& addresses, std::function<bool()> is_current, FoundDone done);
-  // The same for a target, and takes control.
+  // Like Find, for a target; then takes control of it.
   void FindAndTake(const Target& target, const std::vector<uint64_t>& addresses,
                    std::function<void(const absl::Status&)> done);
 
-  // Does something with the control block of a target, at the second try if the first one failed. Errors as those of
-  // Hands; Unavailable: too many orders wait already. That a process is late is said once. REQUIRES: control_address.
+  // Carries out an order on the control block of a target, and tries again if the first try failed. Errors are those of
+  // Hands; Unavailable: too many orders wait already. A message says once that a process is late. REQUIRES:
+  // control_address.
   using OrderDone = std::function<void(absl::StatusOr<heaptap_control>)>;
   void Order(const Target& target, worker::ControlVerb verb, uint32_t argument, OrderDone done);
   void Read(const Target& target, OrderDone done) { Order(target, worker::ControlVerb::kRead, 0, std::move(done)); }
-  // Writes the collector and the rate to the target's control block, if it has one. Says once for each target that this
-  // fails, unless the process is late, and marks it (is_unwritten) until a later call succeeds. `done`: Unavailable, if
-  // another call is under way, which then writes the rate that is wanted.
+  // Writes the collector and the rate to the target's control block, if it has one. If that fails, prints a message
+  // once for each target, unless the process is late, and marks the target (is_unwritten) until a later call succeeds.
+  // `done` gets Unavailable if another call is under way, which then writes the wanted rate.
   using WriteDone = std::function<void(const absl::Status&)>;
   void Write(
       Target& target, WriteDone done = [](const absl::Status&) {});
-  // Writes that the target shall have this rate; none: that of its policy, or its own. If that fails, the target keeps
-  // the rate that it had. REQUIRES: not is_writing.
+  // Writes this rate for the target; none: the rate of its policy, or its own. If that fails, the target keeps the rate
+  // that it had. REQUIRES: not is_writing.
   void AskRate(Target& target, std::optional<uint32_t> lg_sample, WriteDone done);
-  // Writes that the budget makes the target's samples rarer by so many steps.
+  // Writes that the budget makes the target's samples rarer by this many steps.
   void Raise(Target& target, uint32_t steps, base::Instant now);
   // Writes prof.active. REQUIRES: control_address.
   void SetActive(const Target& target, bool active, WriteDone done);
   // Takes control of a target whose other collector has ended.
   void TakeOver(Target& target);
-  // Removes the collector and the rate from the target's control block, if it has one, or says that they stay there.
+  // Removes the collector and the rate from the target's control block, if it has one, or prints that they stay there.
   void Release(Target& target);
   // Tells a target that waits for the tables of its mappings that they are in the kernel. `asked`: its question.
   void AnswerTables(const Target& target, uint32_t asked);
 
-  // Passes the other living collector that the control block names, or null.
+  // Passes `done` the other living collector that the control block names, or null.
   using CollectorDone = std::function<void(std::shared_ptr<const OtherCollector>)>;
   void FindCollector(const heaptap_control& control, CollectorDone done);
 
@@ -110,10 +111,10 @@ class Controls {
   // `other`: the collector that has control of the target, or null.
   void TakeUnless(std::shared_ptr<const OtherCollector> other, Target& target, const heaptap_control& control);
   void HandleWritten(Target& target, const absl::Status& status, uint32_t rate);
-  // For another thread.
+  // Whether the target is still current, to be called in another thread.
   std::function<bool()> IsCurrent(const Target& target) const;
   void NoteLate(uint64_t process_id, const absl::Status& status);
-  // Says it, unless too much was said.
+  // Prints the line, unless too many were printed.
   void Report(absl::string_view line);
 
   const Means means_;

@@ -14,10 +14,10 @@
 namespace heaptap::recording {
 namespace {
 
-// How long a process keeps its rate after the budget has made its samples rarer, at least.
+// The least time that a process keeps its rate after the budget has made its samples rarer.
 constexpr absl::Duration kBudgetRest = absl::Seconds(10);
 
-// Between two messages about rates.
+// The pause between two messages about rates.
 constexpr absl::Duration kBudgetPause = absl::Minutes(1);
 
 }  // namespace

@@ -17,13 +17,13 @@
 namespace heaptap::recording {
 namespace {
 
-// Processes that one order reads, each in some tenths of a millisecond.
+// The most processes that one order reads, each in some tenths of a millisecond.
 constexpr size_t kMaxInBatch = 64;
 
 // The longest that one order takes. The processes that are left are read by the next one.
 constexpr absl::Duration kBatchTime = absl::Seconds(1);
 
-// Between two tries to read a process that was late.
+// The pause between two tries to read a process that was late.
 constexpr absl::Duration kRetryPause = absl::Milliseconds(20);
 
 bool MayHaveScript(const process::Facts& facts) {
@@ -147,7 +147,7 @@ bool Readings::NoteLook(Target& target, const process::Facts& facts, base::Insta
 
 bool Readings::Refresh(base::Instant now, absl::Duration age) {
   const base::OneThread one_thread(thread_);
-  // Nobody has asked for the end of the last one.
+  // Nobody has asked for the end of the last round.
   if (round_.has_value() && now - round_->begin > kRoundPause) round_.reset();
   if (!round_.has_value()) {
     round_ = Round{.begin = now};

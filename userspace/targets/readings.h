@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads what a system-wide recording must know of its processes, and what they change without an event: whose they are,
+// Reads what a system-wide recording must know of its processes, and what they change without an event: their owners,
 // their services, their memory, prof.active. Hands read it in another thread, in batches for each user. Not
 // thread-safe.
 #ifndef HEAPTAP_USERSPACE_TARGETS_READINGS_H_
@@ -33,23 +33,25 @@ namespace heaptap::recording {
 
 class Readings {
  public:
-  // What it needs of others, which must outlive this object.
+  // The objects that this one uses. They must outlive it.
   struct Means {
     const bpf::Processes& processes;
     worker::Looks& orders;
     TargetTable& targets;
   };
-  // Called after each reading of a target. Without facts: the process gave none, as one that is ending.
+  // Called after each reading of a target. The facts are null if the process gave none, for example because it is
+  // ending.
   using OnRead = std::function<void(Target&, const process::Facts*)>;
   Readings(const Means& means, OnRead on_read) : means_(means), on_read_(std::move(on_read)), wanted_(means_.orders) {}
 
-  // The target is to be read with the next ReadWanted; again, if a reading of it is under way.
+  // Has the target read by the next ReadWanted, and once again if a reading of it is under way.
   void Want(const Target& target) { wanted_.Add(target.pid, target.process_id); }
   void ReadWanted();
 
-  // Between two rounds that read the facts of all processes. Each opens the memory of every process.
+  // The pause between two rounds that read the facts of all processes. Each round opens the memory of every process.
   static constexpr absl::Duration kRoundPause = absl::Seconds(1);
-  // After this time what is known counts, so that slow processes of one user, or many, delay no list.
+  // After this time the facts that are known count, so that slow processes, or many processes, of one user delay no
+  // list.
   static constexpr absl::Duration kPatience = absl::Milliseconds(50);
   // Begins to read the memory use of all targets, and their facts if that was begun longer than `age` ago. False: it is
   // under way; call this again.
@@ -60,7 +62,8 @@ class Readings {
 
   // Notes facts that were read at `read`. A process whose owner ever changed belongs to root only.
   static void Note(Target& target, const process::Facts& facts, base::Instant read);
-  // The same for facts of a look at the process. Wants what they lack. False: they may be those of its image before.
+  // Like Note, for facts from a look at the process. Wants the facts that are missing. False: the facts may be those of
+  // its previous image.
   bool NoteLook(Target& target, const process::Facts& facts, base::Instant read);
 
  private:

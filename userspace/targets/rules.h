@@ -38,8 +38,7 @@ class Rules {
 
   // The policy of a process. If needs_facts() is false, only facts.pid is used.
   Policy Find(const process::Facts& facts) const;
-  // The least interval that a policy sets, of those that rules give to processes that they record; none: no rule sets
-  // one.
+  // The least interval in the policies of the rules that record processes; none: no such policy sets one.
   std::optional<uint32_t> LeastRate() const;
   // Whether any rule tests more than the PID.
   bool needs_facts() const { return needs_facts_; }

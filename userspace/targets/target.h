@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A TARGET is one recorded process image. It begins when it is told to be recorded, when it enters a system-wide
+// A TARGET is one recorded process image. It begins when a user asks for its recording, when it enters a system-wide
 // recording, or with a fork or an exec of a target; it ends with exec or exit.
 #ifndef HEAPTAP_USERSPACE_TARGETS_TARGET_H_
 #define HEAPTAP_USERSPACE_TARGETS_TARGET_H_
@@ -66,7 +66,8 @@ struct KnownFacts {
   // The user who may look at it besides root, if every reading gave the same one.
   std::optional<uid_t> owner = {};
   std::optional<uid_t> user = {};  // the effective one
-  // The last ones that it had (process/service_name.h); none: it has none, or they are unknown.
+  // The last service and the last control group that it had (process/service_name.h); none: it has none, or they are
+  // unknown.
   std::optional<std::string> service = {};
   std::optional<std::string> control_group = {};
   std::vector<std::string> control_groups = {};
@@ -107,7 +108,7 @@ struct Control {
   bool is_unwritten = false;                         // the control block could not be written, and that was reported
   bool was_late = false;                             // its memory did not answer in time, and that was reported
   bool is_writing = false;                           // the control block is being written
-  bool shall_release = false;                        // when that has ended
+  bool shall_release = false;                        // to be released when the writing has ended
   std::optional<uint32_t> asked_lg_sample = {};      // the rate that a client has set
   uint32_t raised = 0;                               // steps of the budget
   base::Instant raised_at = base::Instant::InfinitePast();  // when the budget last made its samples rarer
@@ -130,7 +131,7 @@ struct Requested {
   std::optional<heaptap_dump_kind> postponed = {};
 };
 
-// A part of a target, which everybody reads and one class changes. Whoever makes a target makes its parts.
+// A part of a target. Every class may read it, and one class may change it. Whoever makes a target makes its parts.
 template <typename State, typename Writer>
 class Part {
  public:
@@ -151,7 +152,7 @@ class Everyone;
 class Readings;
 class Requests;
 
-// The name of a process that nothing has told yet.
+// The name of a process whose name is not known yet.
 inline constexpr absl::string_view kUnknownName = "?";
 
 struct Target {
@@ -170,7 +171,7 @@ struct Target {
   Part<Requested, Requests> requested = {};
   Part<KnownFacts, Readings> facts = {};
 
-  // Its rate is that of a client, or of its policy, or its own, plus the steps of the budget.
+  // Its rate is the one that a client has set, else the one of its policy, else its own, plus the steps of the budget.
   std::optional<uint32_t> RequestedRate() const {
     return control->asked_lg_sample.has_value() ? control->asked_lg_sample : policy->lg_sample;
   }

@@ -165,7 +165,7 @@ absl::StatusOr<TargetState> ParseTargetState(absl::string_view text) {
     state.target = TargetFromJson(json);
     state.space.executable = FromJson(json.at("executable"));
     for (const nlohmann::json& mapping : json.at("mappings")) state.space.mappings.Add(MappingFromJson(mapping));
-    // What was saved before there were former mappings has none, and no time.
+    // States that were saved before there were former mappings have none, and no time.
     if (const auto saved = json.find("saved"); saved != json.end()) state.saved = *saved;
     if (const auto former = json.find("former"); former != json.end()) {
       for (const nlohmann::json& one : *former) state.space.mappings.AddFormer(FormerFromJson(one));
@@ -200,8 +200,8 @@ absl::StatusOr<TargetStates> TargetStates::Open(const std::string& folder, absl:
     }
   }
   closedir(open);
-  // Not written again, because a recorder that is killed before it has written would leave an empty file, and the
-  // states would be lost.
+  // A layout that is already there is not written again: a recorder that is killed while it writes would leave an empty
+  // file, and the states would be lost.
   if (!has_layout) states.WriteLayout();
   return states;
 }

@@ -43,10 +43,10 @@ class TargetStates {
   // The states of a recorder with another layout; empty if the folder's layout is a different one.
   static TargetStates OfOther(const std::string& folder, absl::string_view layout);
 
-  // Whether many states wait for the disk: further ones are for later.
+  // Whether many states wait for the disk, so that further ones must be saved later.
   bool IsBusy() const { return files_->size() >= kMaxWaiting; }
   void WaitUntilIdle(base::Instant deadline) { files_->WaitUntilIdle(deadline); }
-  // As the target is now.
+  // Saves the target as it is now.
   void Save(const Target& target, const AddressSpace& space, std::function<void(const absl::Status&)> done);
   // NotFound: no state was saved.
   absl::StatusOr<TargetState> Load(uint64_t process_id) const;
@@ -58,14 +58,14 @@ class TargetStates {
       : folder_(std::move(folder)), layout_(std::move(layout)), files_(files) {}
   // A state has some kilobytes.
   static constexpr size_t kMaxWaiting = 64;
-  // These two in another thread.
+  // Write, with what it calls, runs in another thread.
   absl::Status Write(uint64_t process_id, absl::string_view text) const;
   absl::Status MakeFolder() const;
   void WriteLayout() const;
   std::string Path(uint64_t process_id) const;
   std::string folder_;
   std::string layout_;
-  base::Background* files_;              // null: of another layout, which stay as they are
+  base::Background* files_;              // null: states of another layout, which stay as they are
   absl::flat_hash_set<uint64_t> saved_;  // process ids, also of the earlier recorder
 };
 

@@ -71,7 +71,7 @@ Target& TargetTable::Replace(uint64_t ended_id, uint64_t new_id) {
   Erase(ended_id);
   target.books = Part<BookFigures, Everyone>(NewBooks());
   target.is_saved = false;
-  // Orders about the former books no longer find them.
+  // Orders about the former books no longer find the target.
   Control control = *target.control;
   control.is_writing = false;
   target.control = Part<Control, Controls>(std::move(control));

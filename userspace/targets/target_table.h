@@ -27,15 +27,15 @@ class TargetTable {
   Target* Find(uint64_t process_id);
   // The target that runs under this PID now.
   Target* FindRunning(pid_t pid);
-  // Process ids of the targets with this PID, also of ended ones.
+  // Process ids of the targets with this PID, including ended ones.
   std::vector<uint64_t> WithPid(pid_t pid) const;
   void Erase(uint64_t process_id);
-  // Puts what an earlier recorder knew of the target in its place. Its policy stays.
+  // Replaces the target by what an earlier recorder knew of it. Its policy stays.
   void Restore(Target& target, Target saved);
   // The target goes on under another process id.
   Target& Replace(uint64_t ended_id, uint64_t new_id);
 
-  // By process id.
+  // In the order of process ids.
   auto begin() { return targets_.begin(); }
   auto end() { return targets_.end(); }
   auto upper_bound(uint64_t process_id) { return targets_.upper_bound(process_id); }
@@ -46,7 +46,7 @@ class TargetTable {
   Target& Insert(uint64_t process_id, Target target);
 
   std::map<uint64_t, Target> targets_;
-  absl::flat_hash_map<pid_t, std::vector<uint64_t>> by_pid_;  // not of those whose PID is unknown (0)
+  absl::flat_hash_map<pid_t, std::vector<uint64_t>> by_pid_;  // without targets whose PID is unknown (0)
   base::ThreadChecker thread_;
 };
 

@@ -21,22 +21,23 @@ namespace heaptap::recording {
 
 class UserQueues {
  public:
-  // What one call of Serve serves, of one user and in all. A process costs a system call or two, and other work waits.
+  // The most processes that one call of Serve serves, of one user and in all. Each costs a system call or two, and
+  // other work waits meanwhile.
   static constexpr size_t kMaxOfUser = 256;
   static constexpr size_t kMaxAtOnce = 1024;
 
-  // Who waits for `looks`, which must outlive this object.
+  // Queues for `looks`, which must outlive this object.
   explicit UserQueues(const worker::Looks& looks);
   // `user_of`: who pays for work on this PID. `has_room`: whether work of this user may begin.
   UserQueues(std::function<uid_t(pid_t)> user_of, std::function<bool(uid_t)> has_room);
 
-  // One that waits already keeps its place. `process`: its PID or its process id.
+  // A process that waits already keeps its place. `process`: its PID or its process id.
   void Add(pid_t pid, uint64_t process);
   void Forget(uint64_t process);
   bool empty() const { return places_.empty(); }
 
-  // Calls `serve` for processes of each user who has room, in their order; the process waits no longer. Users take
-  // turns. `serve` may call Add and Forget.
+  // Calls `serve` for processes of each user who has room, in the order of their places; a served process waits no
+  // longer. Users take turns. `serve` may call Add and Forget.
   void Serve(absl::FunctionRef<void(uid_t user, uint64_t process)> serve);
 
  private:

@@ -13,7 +13,7 @@ export function fateOf(before: Amount, change: Amount): Fate {
   return after < LEAST ? "vanished" : "changed";
 }
 
-// New before everything else, then by the share.
+// The order: new before everything else, then by the share.
 export function relativeOrder(before: Amount, change: Amount, unit: Unit): number {
   if (fateOf(before, change) === "new") return Infinity;
   return before[unit] === 0 ? 0 : change[unit] / before[unit];

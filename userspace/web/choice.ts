@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Buttons of which one is chosen: a group of radio buttons, one stop of the Tab key. The arrow keys choose.
+// Buttons, one of which is chosen: a group of radio buttons, one stop of the Tab key. The arrow keys choose.
 import { Attributes, make } from "./dom";
 import { rove, setStop } from "./rove";
 
-// `lackOf`: why one cannot be chosen, as a sentence; "": it can.
+// `lackOf`: why a button cannot be chosen, as a sentence; "": it can be.
 export function choice<T extends string>(
   label: string,
   options: readonly [T, string][],

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What divides memory besides call paths: threads, sizes and ages. Names as `heaptap report --by` has them
+// What divides memory besides call paths: threads, sizes and ages. The names are those of `heaptap report --by`
 // (userspace/report/root_names.h).
 import { Profile } from "./profile";
 
 export type Class = "thread" | "size" | "age";
 export const CLASSES: readonly Class[] = ["thread", "size", "age"];
 
-// Only memory of this thread, size and age. They combine.
+// Keeps only memory of this thread, size and age. The three combine.
 export interface Filter {
   thread: string; // its name; "": all
   size: number | null; // bytes of each block; null: all

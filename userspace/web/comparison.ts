@@ -10,11 +10,11 @@ import { CHOOSE, State } from "./state";
 export interface Comparison {
   before: string; // names
   after: string;
-  note: string; // what people have to know of the figures; "": nothing
+  note: string; // what people have to know about the figures; "": nothing
   profile: Profile; // the difference
 }
 
-// What a difference shows has other filters, columns and moments than what was shown before.
+// A difference has other filters, columns and moments than what was shown before.
 const FRESH: Partial<State> = {
   ...{ value: "live", at: 0, from: 0, zoom: [], focus: "", path: "", search: "", sort: "self", ascending: false },
   ...{ thread: "", size: null, age: null },
@@ -61,7 +61,7 @@ function rateOf(period: number): string {
   return period > 1 ? `one sample every ${format.bytes(period)}` : "every allocation";
 }
 
-// Asks for the other process.
+// A button that asks for the other process.
 export function makeCompareButton(change: (part: Partial<State>) => void): HTMLElement {
   return make("button", { type: "button", class: "back", id: "compare", click: () => change(startChoosing()) }, "Compare…");
 }

@@ -41,7 +41,7 @@ export function makeCoverage(parts: Part[]): HTMLElement {
   return make("section", { class: "memory", "aria-label": "How the resident memory divides" }, bar, list);
 }
 
-// As high as the bar with its list, for moments of which this is not known.
+// A note as high as the bar with its list, for moments at which the division is not known.
 export function makeUnknownCoverage(): HTMLElement {
   return make("p", { class: "memory none" }, "How the resident memory divides is not known of this moment.");
 }

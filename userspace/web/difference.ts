@@ -6,8 +6,8 @@
 // the same names, without folders; lines may differ. That is the rule of the history (PathKey in
 // userspace/history/path_names.h), so `heaptap diff PID@now PID@now` shows the same figures.
 //
-// No sample of one process is a sample of the other one: errors add up, and the samples of a change are those of both.
-// A path that holds the same in both has not changed, as in userspace/report/changes.h.
+// The two processes share no samples: errors add up, and a change has the samples of both. A path that holds the same
+// in both has not changed, as in userspace/report/changes.h.
 //
 // Takes linear time. The profiles stay as they are.
 import { fileName, HAS_SYMBOL, Paths, Profile } from "./profile";
@@ -25,7 +25,7 @@ const MOST_FRAMES = 2 ** 26;
 class Numbers<Key> {
   private readonly numbers = new Map<Key, number>();
 
-  // `isNew` is called for the first one.
+  // `isNew` is called if the key is new.
   of(key: Key, isNew: () => void): number {
     const known = this.numbers.get(key);
     if (known !== undefined) return known;
@@ -74,7 +74,7 @@ class Merger {
   private frame(profile: Profile, frame: number, texts: number[]): number {
     const { function: name, short, file, line, library, flags } = profile.frames;
     const path = profile.texts[library[frame]];
-    // Without a symbol the name is a place in the file, which another file of that name has too.
+    // Without a symbol the name is a place in the file, which another file of that name has, too.
     const isNamed = (flags[frame] & HAS_SYMBOL) !== 0;
     const key = [isNamed ? fileName(path) : path, profile.texts[name[frame]]].join("\0");
     return this.frameNumbers.of(key, () => {

@@ -22,8 +22,8 @@ export function make<K extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
-// Finds the same control after everything was drawn anew, or else what comes next to it: selectors, the best one first.
-// Rows and chips have names of programs.
+// Selectors that find the same control after everything was drawn anew, or else one that is close to it. The best
+// selector comes first. Rows and chips have names of programs.
 export function selectorsOf(element: Element | null): string[] {
   if (element === null) return [];
   if (element.id !== "") return [`#${element.id}`];

@@ -25,15 +25,15 @@ export function howEnded(process: Pick<Ended, "status" | "by_oom_kill">): string
   return signal !== 0 ? `signal ${signal}` : `exit ${process.status >> 8}`;
 }
 
-// `since`: the process ran then, in seconds since 1970; earlier ones may have had its PID. null: it runs, as far as is
-// known.
+// `since`: the process ran then, in seconds since 1970; earlier processes may have had its PID. null: it runs, as far
+// as is known.
 export function endingInHistory(pid: string, since: number, history: History | null): Ending | null {
   const process = history?.processes.find((one) => String(one.pid) === pid);
   if (process === undefined || process.ended === null || process.ended < since) return null;
   return { pid, time: process.ended, how: process.how };
 }
 
-// The same. Later ones may have the PID by now.
+// Like endingInHistory. Later processes may have the PID by now.
 export function endingInList(pid: string, since: number, list: Ended[]): Ending | null {
   const endings = list.filter((one) => String(one.pid) === pid && Date.parse(one.ended) / 1000 >= since);
   const first = endings.sort((a, b) => Date.parse(a.ended) - Date.parse(b.ended))[0];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The paths of a difference that held nothing before, and those that hold nothing any more.
+// The paths of a difference that held nothing before, and the paths that hold nothing any more.
 import { fateOf } from "./changes";
 import { make } from "./dom";
 import { keyOf } from "./filters";

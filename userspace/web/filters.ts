@@ -50,7 +50,7 @@ export function makeChips(scene: Scene, matches: HTMLOutputElement): HTMLElement
   return chips;
 }
 
-// Only what is in the row; a second choice takes that back.
+// Keeps only what is in the row; a second choice removes the filter.
 export function filterByClass(scene: Scene, by: Class, row: Row): void {
   const value = by === "thread" ? row.name : row.number;
   change(scene, { [by]: scene.host.state[by] === value ? NONE[by] : value });

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A flame graph on a canvas. A box is as wide as the share of its node; the root is on top, or at the bottom if flipped.
-// Boxes narrower than half a pixel are not drawn, so a frame takes time for what can be seen only; those of one parent
-// and all that is beyond them are one grey box.
+// A flame graph on a canvas. A box is as wide as the share of its node; the root is on top, or at the bottom if
+// flipped. Boxes narrower than half a pixel are not drawn, so a frame takes time only for what can be seen. The narrow
+// boxes of one parent, and everything beyond them, are one grey box.
 //
-// With the keyboard a cursor moves from box to box. It has an outline and a tooltip while the graph has the focus and the
-// keyboard was used; after a click it is where the click was, unseen.
+// With the keyboard a cursor moves from box to box. It has an outline and a tooltip while the graph has the focus and
+// the keyboard was used; after a click the cursor is where the click was, unseen.
 import { make } from "./dom";
 import { childrenOf, Tree } from "./tree";
 import { stepOf, walk } from "./walk";
@@ -128,7 +128,7 @@ export class FlameGraph {
     new ResizeObserver(() => this.resize()).observe(this.element);
   }
 
-  // Shows this node and what is below it in the whole width.
+  // Shows this node and what is below it across the whole width.
   zoom(node: number, isAnimated: boolean): void {
     this.zoomed = node;
     const from = [this.left, this.right];
@@ -204,7 +204,7 @@ export class FlameGraph {
     const box = this.canvas.getBoundingClientRect();
     const left = box.left + Math.max(0, this.toX(this.begins[this.cursor])) + this.row / 2;
     const y = box.top + this.toY(this.tree.depth[this.cursor]);
-    // The tooltip leaves the boxes in view that the next keys lead to.
+    // The tooltip does not cover the boxes that the next keys lead to.
     this.events.arrive(this.cursor, { left, above: y - 2 * this.row, below: y + 3 * this.row, prefersAbove: this.look.isFlipped });
   }
 
@@ -361,7 +361,7 @@ export class FlameGraph {
     this.frameMilliseconds = performance.now() - begin;
   }
 
-  // The children that are wide enough to be drawn. Returns the number of them; the others come after them.
+  // Adds the children that are wide enough to be drawn, and returns their number. The other children come after them.
   private pushWide(node: number, rest: number[]): number {
     const children = childrenOf(this.tree, node);
     const least = (MIN_WIDTH / this.width) * (this.right - this.left);
@@ -372,7 +372,7 @@ export class FlameGraph {
     return children.length;
   }
 
-  // The children from number `first` on as one box, as deep as they are.
+  // Draws the children from number `first` on as one box, as deep as they are.
   private drawNarrow(context: CanvasRenderingContext2D, color: string, node: number, first: number): void {
     const narrow = childrenOf(this.tree, node).subarray(first);
     if (narrow.length === 0) return;

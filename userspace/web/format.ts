@@ -5,7 +5,7 @@ import { Measure, Unit } from "./profile";
 
 const UNITS = ["", "K", "M", "G", "T", "P", "E"];
 
-// No text has 1024 or more of a unit: what would be rounded up to that is one of the next unit.
+// No text has 1024 or more of a unit: a figure that would be rounded up to 1024 is 1 of the next unit.
 export function bytes(value: number): string {
   let size = Math.abs(value);
   let unit = 0;

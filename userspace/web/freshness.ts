@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keeps the page of "now" fresh: asks for news at the interval of the history, while somebody can see them.
+// Keeps the page of "now" fresh: asks for news at the interval of the history, while somebody can see the page.
 import { History } from "./history";
 
-// More often than any eye needs, and seldom enough for the daemon; a span of two weeks has a point for each hour.
+// No eye needs the news more often than at the least interval, and the daemon can answer that often. The most is for
+// long spans: two weeks have a point for each hour.
 const LEAST_SECONDS = 1;
 const MOST_SECONDS = 60;
-// As long as there is one point only, or none.
+// The interval while there is only one point, or none.
 const UNKNOWN_SECONDS = 5;
 
 // The usual time between two points, in seconds.
@@ -26,7 +27,7 @@ export class Freshness {
     private readonly read: () => Promise<History | null>,
   ) {
     document.addEventListener("visibilitychange", () => {
-      // What was missed is wanted at once.
+      // What was missed is read at once.
       if (this.timer !== 0 && document.visibilityState === "visible") this.wait(0);
     });
   }

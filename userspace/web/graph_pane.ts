@@ -19,7 +19,7 @@ export interface Flame {
   isInwards: boolean;
 }
 
-// A box for other programs: its name, and the names from it to the outermost one that the graph has.
+// A box as text for other programs: its name, and the names from it to the outermost one that the graph has.
 export interface Pointed {
   name: string;
   path: string;
@@ -65,7 +65,7 @@ export class GraphPane {
     if (flame !== undefined) flame.graph.takeCursor(nodeOfNames(flame.tree, held.names), held.isShown);
   }
 
-  // Draws the graphs; returns which paths are in what is zoomed.
+  // Draws the graphs; returns which paths are in the zoomed box.
   draw(place: HTMLElement, scene: Scene): Keeps {
     const { profile, names, keeps } = scene;
     const { state } = scene.host;
@@ -159,7 +159,7 @@ function choose(scene: Scene, tree: Tree, node: number): void {
   else if (node > 0) host.change({ focus: tree.texts[tree.name[node]] });
 }
 
-// Functions of one class or namespace have similar colours, else those of one library.
+// Functions of one class or namespace have similar colours; otherwise, functions of one library do.
 function groupOf(name: string, library: string): string {
   const end = name.indexOf("::");
   return end > 0 ? name.slice(0, end) : library;

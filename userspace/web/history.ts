@@ -14,7 +14,7 @@ export interface HistoryPoint {
 
 export interface HistoryFrame {
   short: string; // the name that the views of a profile show
-  folded: boolean; // they leave the frame out
+  folded: boolean; // the views leave the frame out
 }
 
 export interface History {
@@ -47,7 +47,7 @@ const SECONDS = { hour: 3600, day: 86400, weeks: 14 * 86400, all: Infinity };
 const POINTS = 300;
 // More than there are layers: paths that differ in folded frames only make one layer.
 const PATHS = 40;
-const LAYERS = 6; // besides that of all others
+const LAYERS = 6; // besides the layer of all other paths
 const FRAMES = 4; // of a path in a name
 
 // The layers from the largest peak to the smallest, all others last.
@@ -76,7 +76,7 @@ export function layersOf(history: History): Layer[] {
   return [...own.slice(0, LAYERS), ...(others === undefined ? [] : [others])];
 }
 
-// What a path is called now that had this name before: the daemon finds the names of its functions file by file.
+// The present name of the path that had this name before: the daemon finds the names of its functions file by file.
 export function renamedPath(before: History, now: History, path: string): string {
   const ids = new Set(before.paths.filter(({ frames }) => textOf(frames) === path).map(({ id }) => id));
   const same = now.paths.find(({ id }) => ids.has(id));
@@ -137,7 +137,7 @@ export async function fetchServices(): Promise<Service[]> {
   return ((await answer.json()) as { services: Service[] }).services;
 }
 
-// An empty text: it is done.
+// Returns an empty text if the mark was made.
 export async function postMark(text: string, state: State): Promise<string> {
   const pid = state.service === "" ? `&pid=${encodeURIComponent(state.pid)}` : "";
   const answer = await fetch(`/mark?text=${encodeURIComponent(text)}${pid}`, { method: "POST" });

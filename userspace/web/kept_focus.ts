@@ -4,7 +4,8 @@
 import { selectorsOf } from "./dom";
 
 export interface KeptFocus {
-  // Focuses the same row or head of a column in the table that is there now. Another row is at its place if it is gone.
+  // Focuses the same row or head of a column in the table that is there now. If the row is gone, focuses the one that
+  // is in its place.
   restore(): void;
 }
 

@@ -20,7 +20,7 @@ class Page {
   private loaded: (Shown & { key: string }) | null = null;
   private ending: Ending | null = null; // of the process that is shown, or of one of two
   private past: { key: string; history: History | null } | null = null;
-  private above: HTMLElement | null = null; // the profile, in the place of a timeline
+  private above: HTMLElement | null = null; // above the profile, in the place of a timeline
   private tableState: Partial<State> = {}; // of the table of processes, when it was last shown
   private shownPid = ""; // of the last profile
   private readonly freshness = new Freshness(
@@ -28,9 +28,9 @@ class Page {
     () => this.readNews(),
   );
   timeline: Timeline | null = null;
-  private turn = 0; // of those that read from the daemon
+  private turn = 0; // the number of the latest read from the daemon
   view: ProfileView | null = null;
-  readyMilliseconds = 0; // from the begin of loading until the own profile was drawn; for tests
+  readyMilliseconds = 0; // from the beginning of loading until the own profile was drawn; for tests
 
   constructor(private readonly own: Profile | null) {
     window.addEventListener("hashchange", () => {
@@ -47,7 +47,7 @@ class Page {
     this.readyMilliseconds = performance.now();
   }
 
-  // `isStep`: somebody may go back to what was shown before. Letters of a search are no such steps.
+  // `isStep`: somebody may go back to what was shown before. Letters of a search are not such steps.
   private change(part: Partial<State>, isStep = Object.keys(part).join() !== "search"): void {
     this.state = Object.assign(this.state, part);
     const hash = `#${toHash(this.state)}`;
@@ -75,7 +75,7 @@ class Page {
         const turn = ++this.turn;
         if (this.loaded === null) this.place.replaceChildren(make("p", { class: "empty", role: "status" }, "Reading the profile…"));
         try {
-          // Both before anything is drawn, so that nothing moves afterwards.
+          // Both are read before anything is drawn, so that nothing moves afterwards.
           const state = { ...this.state };
           const past = this.past?.key === pastKey ? this.past : { key: pastKey, history: base === "" ? await fetchHistory(state) : null };
           const loaded = this.loaded?.key === key ? this.loaded : { key, ...(await fetchShown(state, past.history)) };
@@ -159,7 +159,7 @@ class Page {
     this.change({ ...DEFAULTS, zoom: [], ...this.tableState });
   }
 
-  // The same element as long as nothing of it changes, so that it keeps the focus. null: there is nothing to show.
+  // The same element as long as nothing in it changes, so that it keeps the focus. null: there is nothing to show.
   private drawTimeline(): HTMLElement | null {
     if (this.own !== null || this.loaded === null) return null;
     const { comparison, profile } = this.loaded;
@@ -195,7 +195,7 @@ class Page {
     void this.show();
   }
 
-  // Reads what the history has got since, and whether the process has ended. null: there is no history.
+  // Reads what is new in the history, and whether the process has ended. null: there is no history.
   private async readNews(): Promise<History | null> {
     const { past, timeline, loaded, state } = this;
     const history = past === null || past.history === null ? null : await fetchHistory({ ...state });
@@ -213,7 +213,7 @@ class Page {
     return history;
   }
 
-  // What works for a running process only goes.
+  // Removes what works only for a running process.
   private showEnding(ending: Ending): void {
     this.ending = ending;
     this.timeline = null;
@@ -267,7 +267,7 @@ type Standing = Pick<Host, "isLive" | "ending" | "readAgain">;
 interface Shown {
   profile: Profile;
   comparison: Comparison | null;
-  isLive: boolean; // else it is of the history
+  isLive: boolean; // else the profile is of the history
   ending: Ending | null; // as far as the daemon knows it without the history
 }
 
@@ -282,7 +282,7 @@ async function fetchShown(state: State, history: History | null): Promise<Shown>
   if (service === "" && at === 0) {
     const answer = await fetch(`/pid/${pid}/profile.json`);
     if (answer.ok) return { profile: (await answer.json()) as Profile, comparison: null, isLive: true, ending: null };
-    // It has ended: what the history has of it is left.
+    // The process has ended: only its history is left.
     if (history === null) throw new Error(`Process ${pid}: ${(await answer.text()).trim()}`);
     ending = endingInList(pid, 0, await fetchEnded()) ?? { pid, time: null, how: "" };
   }

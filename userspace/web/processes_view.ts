@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The daemon's processes, like top: what each holds now, how that changes, and how ended ones ended. Or only the running
-// ones, to choose the one that another one is compared with.
+// The daemon's processes, like top: what each holds now, how that changes, and how the ended processes ended. Or only
+// the running processes, to choose one for a comparison.
 import { compareWith, endComparison } from "./comparison";
 import { make } from "./dom";
 import { howEnded } from "./ending";
@@ -15,7 +15,7 @@ import { Column, makeTable } from "./table";
 // The fields of /processes.json and /ended.json that are shown (userspace/profile/figure_tables.h).
 export interface Process {
   pid: number;
-  process_id: number; // of its books, which is used once
+  process_id: number; // the number of its books, which is used only once
   command: string;
   executable: string;
   service?: string | null; // the name of its systemd unit; absent from daemons that did not know it yet
@@ -30,7 +30,7 @@ export interface Process {
   losses: { [reason: string]: number };
   growth_per_minute?: number | null; // bytes; null: unknown; absent from daemons that did not know it yet
   growth_error?: number | null;
-  growth_seconds?: number | null; // that it is taken over
+  growth_seconds?: number | null; // the period of the growth
   // Only an ended process has these.
   ended?: string;
   status?: number; // as waitpid(2) has it
@@ -190,11 +190,11 @@ export class ProcessesView {
   }
 
   private choose(pid: string): void {
-    // The filter is for processes, not for functions. Of an ended one, the history is left.
+    // The filter is for processes, not for functions. For an ended process, the history is left.
     this.change(this.state.base === CHOOSE ? compareWith(pid) : { pid, search: "", sort: "self", ascending: false });
   }
 
-  // To the row of the process that was looked at; else to where it was before the table was drawn.
+  // Gives the focus to the row of the process that was looked at; else to where it was before the table was drawn.
   private giveFocus(focus: KeptFocus, lines: Line[]): void {
     const shown = lines.find((line) => String(line.process.pid) === this.cameFrom);
     const isFree = document.activeElement === document.body;
@@ -243,7 +243,7 @@ export class ProcessesView {
     ];
   }
 
-  // Those that the daemon has a history of, also of the time before its last start.
+  // Draws the services that the daemon has a history of, including the time before its last start.
   private drawServices(services: Service[]): void {
     if (services.length === 0) return;
     const list = make("ul", {});

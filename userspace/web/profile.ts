@@ -26,7 +26,7 @@ interface LiveSums {
   live_variance: number[];
 }
 
-// The same, and those of what was allocated.
+// The sums of what is live, and of what was allocated.
 interface Sums extends LiveSums {
   allocated_bytes: number[];
   allocated_objects: number[];
@@ -103,7 +103,7 @@ export interface Amount {
   objects: number;
 }
 
-// What a path held before the difference; of another profile: nothing.
+// What a path held before the difference; nothing if the profile is not a difference.
 export function beforeOf(profile: Profile, path: number): Amount {
   const { before_bytes: bytes, before_objects: objects } = profile.paths;
   return { bytes: bytes?.[path] ?? 0, objects: objects?.[path] ?? 0 };
@@ -131,7 +131,7 @@ export function add(to: Measure, other: Measure): void {
 export type Columns = { [name in keyof Measure]: number[] };
 type Measured = Pick<Paths, "live_bytes" | "live_objects" | "live_samples" | "live_variance" | "allocated_bytes" | "allocated_objects" | "allocated_samples" | "allocated_variance">;
 
-// Estimates are rounded to tenths, so a difference of two may have so much of nothing.
+// Estimates are rounded to tenths, so a difference of two that should be 0 may be as large as this.
 const ROUNDING = 0.15;
 
 const freed = new WeakMap<Measured, Columns>();
@@ -149,7 +149,7 @@ export function columnsOf(from: Measured, value: Value): Columns {
   return known;
 }
 
-// As FreedOf (userspace/report/measure.h).
+// Like FreedOf (userspace/report/measure.h).
 function freedOf(allocated: Columns, live: Columns): Columns {
   const less = (name: keyof Measure, least: number): number[] =>
     allocated[name].map((value, i) => (value - live[name][i] > least ? value - live[name][i] : 0));
@@ -161,7 +161,7 @@ export function measureOf(profile: Profile, path: number, value: Value): Measure
   return { bytes: bytes[path], objects: objects[path], samples: samples[path], variance: variance[path] };
 }
 
-// Why the paths of the profile do not have such a measure, as a sentence; "": they have.
+// Why the paths of the profile do not have this measure, as a sentence; "": they have.
 export function lackOfValue(profile: Profile, value: Value): string {
   if (value === "live") return "";
   if (!profile.subject.has_allocated) return "What was allocated and freed is known of whole processes at most, not by call path.";

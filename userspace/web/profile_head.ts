@@ -34,7 +34,7 @@ export function makeHead(scene: Scene): HTMLElement {
   return header;
 }
 
-// Says of which moment the figures are, and whether the process still runs.
+// Says from which moment the figures are, and whether the process still runs.
 function makeStanding(scene: Scene): HTMLElement {
   const { host, profile } = scene;
   const { ending, isLive, readAgain, state } = host;
@@ -66,12 +66,12 @@ function makeFacts(scene: Scene): HTMLElement {
   const add = (name: string, text: string, detail: string): void => {
     facts.append(make("div", {}, make("dt", {}, name), make("dd", {}, text), make("dd", { class: "detail" }, detail)));
   };
-  // What the filter asks for. A profile that cannot tell is not one that holds nothing.
+  // Adds a figure that depends on the filter. If the profile cannot tell the figure, it is unknown, not zero.
   const addKnown = (name: string, text: string, detail: string): void => {
     if (scene.lack === "") add(name, text, detail);
     else add(name, "?", "not known");
   };
-  // In a range of the history, by the process as a whole; of no part of it.
+  // Adds what was allocated in a range of the history. This is known for the process as a whole, but for no part of it.
   const addAllocated = (bytes: number): void => {
     const { focus, path } = scene.host.state;
     const freed = Math.max(0, bytes - total(whole, "live").bytes);
@@ -99,9 +99,9 @@ function makeFacts(scene: Scene): HTMLElement {
     format.count(sum.samples),
     samplingOf(subject),
   );
-  // Whatever the measure is, so that nothing moves when it is switched.
+  // This figure is shown whatever the measure is, so that nothing moves when the measure is switched.
   if (subject.resident_bytes !== null) {
-    // Live memory that nothing was written to is not resident: the part knows that.
+    // Live memory that nothing was written to is not resident. The part of the coverage leaves it out.
     const part = subject.coverage?.find((one) => one.name === "live")?.bytes;
     const percent = format.percent(part ?? total(whole, "live").bytes, subject.resident_bytes);
     add("Resident", format.bytes(subject.resident_bytes), `${percent} is live heap`);
@@ -118,7 +118,7 @@ function makeDownloads(pid: number, subject: string): HTMLElement {
     ["jeprof", "jeprof with names", "symbolized.heap", "For jeprof on another machine"],
     ["allocator.json", "allocator", "allocator.json", "Figures of the allocator: bytes in use, free, and its own"],
   ];
-  // As dumps are called. The command may have any letter.
+  // The name has the form of a dump's name. The command may have any letter.
   const name = `${subject.replace(/ \(PID \d+\)$/, "").replace(/[^\w.-]/g, "_")}.${pid}`;
   const entries = links.map(([path, text, ending, title]) =>
     make("a", { href: `/pid/${pid}/${path}`, download: `${name}.${ending}`, title }, text),

@@ -46,7 +46,7 @@ export class ProfileView {
     private readonly profile: Profile,
     private host: Host,
   ) {
-    // These stay: screen readers only follow a region that does.
+    // These elements stay: screen readers follow only a region that does.
     this.element.append(this.toolbar, this.tooltip.element, this.tooltip.announcer, this.help.element, this.copier.element);
     this.draw();
   }
@@ -100,7 +100,7 @@ export class ProfileView {
     else this.focus(["[data-chip]"]); // nothing is left to draw
   }
 
-  // The last one stays: most changes do not touch the filter.
+  // The last filtered profile is kept: most changes do not touch the filter.
   private filter(filter: Filter): Profile {
     const key = JSON.stringify([filter.thread, filter.size, filter.age]);
     if (this.filtered?.key !== key) this.filtered = { key, profile: filterProfile(this.profile, filter) };
@@ -119,7 +119,7 @@ export class ProfileView {
     return depth;
   }
 
-  // The first control that is there.
+  // Focuses the first control that is there.
   private focus(selectors: string[]): void {
     for (const selector of selectors) {
       const control = this.element.querySelector<HTMLElement>(selector);

@@ -5,7 +5,7 @@
 
 const STEPS: { [key: string]: number } = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 };
 
-// Call it once for a group, whose children may change. `arrive`: for what the keys moved to.
+// Call it once for a group, whose children may change. `arrive` is called for the button that the keys moved to.
 export function rove(group: HTMLElement, arrive: (button: HTMLElement) => void = () => undefined): void {
   group.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;

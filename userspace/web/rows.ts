@@ -9,7 +9,7 @@ export interface Row {
   number: number; // of the name, or of a path; -1: unknown call paths
   self: Measure;
   total: Measure;
-  before: Amount; // of what the total changed in a difference
+  before: Amount; // in a difference: what the total was before
 }
 
 export function isNothing(measure: Measure): boolean {
@@ -65,7 +65,7 @@ export function rowsByPath(profile: Profile, names: Names, value: Value, keeps: 
   return [...rows.values()].filter((row) => !isNothing(row.self)).map((row) => ({ ...row, total: row.self }));
 }
 
-// A path in one line, the innermost function first. `most`: so many functions of it.
+// A path in one line, the innermost function first. `most`: at most this many functions of the path.
 export function pathText(profile: Profile, names: Names, path: number, most = Infinity): string {
   const frames = framesOf(profile, names, path);
   if (frames.length === 0) return UNKNOWN_PATH;

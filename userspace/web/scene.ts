@@ -12,7 +12,7 @@ export interface Host {
   change(part: Partial<State>): void;
   back: (() => void) | null; // to the table of processes
   timeline: HTMLElement | null; // above the profile
-  isLive: boolean; // the profile is that of a running process, when it was read
+  isLive: boolean; // the process was running when the profile was read
   ending: Ending | null; // of the process; null: it runs, or nobody knows
   readAgain: (() => void) | null; // null: the profile does not change
 }
@@ -44,8 +44,8 @@ export function emptinessOf(scene: Scene): string {
   return whole.subject.period > 1 ? "The profile is empty: no sample was taken." : "The profile is empty: nothing was allocated.";
 }
 
-// null: it is not known. In a difference, net bytes and net objects need not be of the same blocks, so that their
-// quotient may be the size of no block.
+// The mean size of an object; null: it is not known. In a difference, net bytes and net objects need not be of the same
+// blocks, so their quotient may not be the size of any block.
 export function meanSize(measure: Measure, isDifference: boolean): string | null {
   return isDifference || measure.objects === 0 ? null : format.bytes(measure.bytes / measure.objects);
 }

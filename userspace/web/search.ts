@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Marks what a search matches, and says how much it is together.
+// Marks what a search matches, and says how much that is in total.
 import * as format from "./format";
 import { Flame } from "./graph_pane";
 import { eachPath } from "./names";

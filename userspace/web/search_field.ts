@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The field of the search. It stays while everything around it is drawn again, so that the browser keeps what it knows of
-// it: the cursor, what can be undone, and letters that are being composed.
+// The field of the search. It stays while everything around it is drawn again, so that the browser keeps the state of
+// the field: the cursor, what can be undone, and letters that are being composed.
 import { make } from "./dom";
 
-// Typing rests for so long before anything is drawn: a large profile takes longer than a letter.
+// Typing must rest this long before anything is drawn: a large profile takes longer than a letter.
 const REST_MILLISECONDS = 150;
 
 export class SearchField {
@@ -18,7 +18,7 @@ export class SearchField {
       placeholder: "Search (regular expression)   /",
       "aria-label": "Search",
       input: () => this.wait(),
-      // A key that means something else than a letter comes after what was typed.
+      // A key that is not a letter takes effect after what was typed.
       keydown: (event) => (["Enter", "Escape"].includes((event as KeyboardEvent).key) ? this.pass() : undefined),
     });
   }
@@ -36,7 +36,7 @@ export class SearchField {
     if (this.rest === 0) return;
     clearTimeout(this.rest);
     this.rest = 0;
-    // Otherwise something else is shown by now.
+    // If the field is not connected, something else is shown by now.
     if (this.element.isConnected) this.change(this.element.value);
   }
 }

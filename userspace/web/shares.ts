@@ -11,7 +11,7 @@ const VALUES = ["live", "allocated"] as const; // those that have columns
 
 type Column = `${(typeof VALUES)[number]}_${(typeof MEASURES)[number]}`;
 
-// Columns of the same length, of which Threads and Blocks are two kinds.
+// Columns of the same length. Threads and Blocks are two kinds of them.
 interface Shares {
   path: number[];
   thread: number[];
@@ -20,7 +20,8 @@ interface Shares {
   columns: { [name in Column]?: number[] };
 }
 
-// Those that tell apart what is asked for; null: the profile has none. Threads know what was allocated, blocks do not.
+// The shares that tell apart what is asked for; null: the profile has none. Threads know what was allocated, blocks do
+// not.
 function sharesOf(profile: Profile, tellsBlocks: boolean): Shares | null {
   const shares = tellsBlocks ? profile.blocks : profile.threads;
   return shares === undefined ? null : { ...shares, columns: shares as unknown as Shares["columns"] };

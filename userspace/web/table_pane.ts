@@ -75,7 +75,7 @@ function emptyText(scene: Scene, isSearched: boolean): string {
   return emptinessOf(scene) || (isSearched ? "The search matches no row." : "No row has such memory.");
 }
 
-// Why there is no such table, as a sentence; "": there is one.
+// Why this table cannot be shown, as a sentence; "": it can be.
 function lackOfTable(scene: Scene, table: Table): string {
   const by = classOf(table);
   if (by === null) return "";
@@ -129,7 +129,7 @@ function relative(unit: Unit): Column<Row> {
   };
 }
 
-// Only paths through it; a second choice takes that back.
+// Keeps only paths through the row's function, line or library; a second choice removes the filter.
 function filterBy(scene: Scene, row: Row): void {
   scene.host.change({ focus: row.name === scene.host.state.focus ? "" : row.name, zoom: [] });
 }

@@ -15,7 +15,7 @@ const NOWHERE = -1;
 
 export interface Means {
   refresh(): void; // reads the history again
-  now(): void; // and the profile too
+  now(): void; // reads the profile again, too
   compare: HTMLElement | null; // a button
   canMark: boolean;
 }
@@ -66,7 +66,8 @@ export class Timeline {
     this.draw();
   }
 
-  // Shows the same subject at a later time; the elements stay, and so does the focus. Not while the mouse marks a range.
+  // Shows the same subject at a later time; the elements stay, and so does the focus. Does nothing while the mouse
+  // marks a range.
   update(history: History): void {
     if (this.dragged.length === 2) return;
     this.history = history;
@@ -161,7 +162,7 @@ export class Timeline {
     this.change({ path: this.state.path === layer.path ? "" : layer.path, zoom: [] });
   }
 
-  // The layer whose number is there.
+  // The layer whose number is under the mouse.
   private numberedAt(event: MouseEvent): Layer | null {
     const box = this.canvas.getBoundingClientRect();
     const [x, y] = [event.clientX - box.left, event.clientY - box.top];

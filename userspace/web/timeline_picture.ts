@@ -19,9 +19,9 @@ export interface Picture {
 
 const ROOM = 1.06; // above the highest point
 const RADIUS = 0.8; // of a number's disc, in rem
-const FADED = 0.35; // what is not shown below
+const FADED = 0.35; // the opacity of what is not shown below
 
-// `path`: of the layer that is shown alone; "": all are.
+// `path`: the path of the layer that is shown alone; "": all layers are shown.
 export function drawTimeline(canvas: HTMLCanvasElement, picture: Picture, chosen: number[], path: string): void {
   const context = canvas.getContext("2d");
   const box = canvas.getBoundingClientRect();
@@ -57,7 +57,7 @@ export function drawTimeline(canvas: HTMLCanvasElement, picture: Picture, chosen
     picture.numbers.push({ layer: number, x, y: toY(base[widest] - layer.bytes[widest] / 2), radius: RADIUS * rem });
   });
   context.globalAlpha = 1;
-  // Above all layers, which may be drawn one over the other's edge.
+  // The numbers are drawn above all layers, because a layer may cover the edge of another one.
   for (const { layer, x, y, radius } of picture.numbers) drawNumber(context, style, layer + 1, x, y, radius);
   drawLine(context, points.map((point) => [toX(point.time), point.rss_bytes === null ? null : toY(point.rss_bytes)]), text, []);
   // A limit far above everything would make the picture flat.

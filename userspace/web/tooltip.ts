@@ -8,7 +8,7 @@ import { INLINE, Measure } from "./profile";
 import { meanSize, Scene } from "./scene";
 import { isMixed, Tree } from "./tree";
 
-// Ages take a pass over all paths and blocks, so they wait until the pointer rests: milliseconds.
+// Ages take a pass over all paths and blocks, so they wait until the pointer has rested for this many milliseconds.
 const REST = 60;
 
 export class Tooltip {
@@ -31,7 +31,7 @@ export class Tooltip {
     if (this.announcer.textContent !== text) this.announcer.textContent = text;
   }
 
-  // Inside the window. `ages`: how old the blocks of the box are; null: unknown.
+  // Shows the tooltip inside the window. `ages`: how old the blocks of the box are; null: unknown.
   show(scene: Scene, tree: Tree, node: number, anchor: Anchor, ages: (() => string) | null): void {
     window.clearTimeout(this.waiting);
     this.element.hidden = false;
@@ -53,7 +53,7 @@ export class Tooltip {
   }
 }
 
-// The whole name, which a box may shorten; of functions that differ in what is shortened, what they have in common.
+// The whole name, which a box may shorten; for functions that differ in the shortened part, what they have in common.
 function nameOf(scene: Scene, tree: Tree, node: number): string {
   if (node === 0) return "all call paths";
   const { frames, texts } = scene.profile;

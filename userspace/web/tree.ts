@@ -72,7 +72,7 @@ class Nodes {
 
   constructor(private readonly frames: Frames) {}
 
-  // There must be room.
+  // REQUIRES: there is room.
   add(parent: number, name: number, frame: number): number {
     const node = this.size++;
     this.name[node] = name;

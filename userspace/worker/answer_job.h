@@ -20,14 +20,14 @@ namespace heaptap::worker {
 // The question of Job::kAnswer; the contents follow.
 struct DumpAnswer {
   uint64_t address = 0;   // of the request
-  uint64_t sequence = 0;  // of the request that is answered; 0: of any
+  uint64_t sequence = 0;  // of the request that is answered; 0: any request
   int64_t error = 0;      // an errno value, instead of contents
   profile::LeakSummary leaks = {};
 };
 std::string AnswerQuestion(const DumpAnswer& answer, absl::string_view contents);
 
-// After Request::confirm. Returns the end of the answer (DoHandsJob); its bytes are empty. OK also if the process has
-// ended, or no longer waits for this answer.
+// Answers after Request::confirm has returned true. Returns the end of the answer (DoHandsJob); its bytes are empty. OK
+// also if the process has ended, or no longer waits for this answer.
 absl::Status AnswerDump(const Request& request, const HandsOutput& output);
 
 }  // namespace heaptap::worker

@@ -36,11 +36,11 @@ constexpr uint32_t kForAll[] = {
     SYS_rt_sigreturn, SYS_getrandom,  SYS_rt_sigprocmask, SYS_sysinfo,    SYS_sched_getaffinity,
     SYS_getpid,       SYS_gettid,     SYS_sigaltstack,    SYS_sched_yield};
 
-// The bound of each job's memory.
+// For the memory bound of each job.
 constexpr uint32_t kForReaders[] = {SYS_setrlimit};
 
-// Opening files, folders and links; processes and their descriptors; a dump's file; questions in memory; probes. Where
-// the clock cannot be read without a call, that too.
+// For files, folders and links; for processes and their descriptors; for a dump's file; for questions in memory; for
+// probes; and for the clock, where reading it takes a system call.
 constexpr uint32_t kForHands[] = {
     SYS_openat,   SYS_openat2,   SYS_readlink,  SYS_readlinkat,   SYS_getdents64, SYS_access,
     SYS_statfs,   SYS_fstatfs,   SYS_stat,      SYS_poll,         SYS_pidfd_open, SYS_pidfd_getfd,
@@ -79,7 +79,7 @@ bool SetLimit(__rlimit_resource resource, rlim_t value) {
   return setrlimit(resource, &limit) == 0;
 }
 
-// Keeps of the permitted capabilities only those of the masks.
+// Keeps only the permitted capabilities that are in the masks.
 bool KeepCapabilities(uint32_t low, uint32_t high) {
   __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct data[2] = {};
@@ -93,8 +93,8 @@ bool KeepCapabilities(uint32_t low, uint32_t high) {
   return syscall(SYS_capset, &header, data) == 0;
 }
 
-// No program that the process might execute can get capabilities, whatever its file has. Takes CAP_SETPCAP, which the
-// daemon's unit does not give: there no_new_privs alone must do.
+// No program that the process might execute can get capabilities, whatever its file has. This takes CAP_SETPCAP, which
+// the daemon's unit does not give; there no_new_privs alone must suffice.
 bool EmptyBoundingSet() {
   for (unsigned long capability = 0; prctl(PR_CAPBSET_READ, capability) >= 0; capability++) {
     if (prctl(PR_CAPBSET_DROP, capability) != 0) return errno == EPERM;
@@ -114,7 +114,7 @@ unsigned long OwnDataBytes() {
 // The bytes of a reader's own data, before its first job.
 unsigned long own_data_bytes = 0;
 
-// Forbids every other call: it fails with EPERM, so a job fails where a kill would cost the worker.
+// Forbids every other system call. It fails with EPERM, so that only the job fails: a kill would cost the worker.
 bool Seal(absl::Span<const uint32_t> more) {
   std::vector<struct sock_filter> filter = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
@@ -156,7 +156,7 @@ void RunInBackground() {
 }
 
 void RunAtOrdinaryPriority() {
-  // A reader of a daemon: clients come first, but processes wait for their unwind tables.
+  // This is a reader of a daemon: clients come first, but processes wait for their unwind tables.
   constexpr int kAfterOthers = 10;
   if (getpriority(PRIO_PROCESS, 0) < 0) setpriority(PRIO_PROCESS, 0, kAfterOthers);
 }

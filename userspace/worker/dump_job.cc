@@ -63,7 +63,7 @@ constexpr size_t kBlockNumbers = 3 + kEstimateNumbers;
 
 absl::Status Wrong(absl::string_view why) { return absl::InvalidArgumentError(absl::StrCat("not a profile: ", why)); }
 
-// Encodes a message of its own.
+// Encodes an embedded message.
 template <typename Field, typename Fill>
 std::string Message(Fill fill) {
   std::string bytes;
@@ -76,7 +76,7 @@ absl::string_view BytesOfAll(absl::Span<const uint64_t> numbers) {
   return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(uint64_t)};
 }
 
-// False: they are not whole numbers, or too many.
+// False: the bytes are not whole numbers, or there are too many.
 bool ToNumbers(absl::string_view bytes, size_t most, std::vector<uint64_t>& numbers) {
   if (bytes.size() % sizeof(uint64_t) != 0 || bytes.size() / sizeof(uint64_t) > most) return false;
   numbers.resize(bytes.size() / sizeof(uint64_t));
@@ -89,7 +89,7 @@ void Append(const Estimate& estimate, std::vector<uint64_t>& numbers) {
                                  std::bit_cast<uint64_t>(estimate.bytes), std::bit_cast<uint64_t>(estimate.variance)});
 }
 
-// Reads the first kEstimateNumbers numbers. False: they are no estimate.
+// Reads the first kEstimateNumbers numbers. False: they are not an estimate.
 bool ToEstimate(absl::Span<const uint64_t> numbers, Estimate& estimate) {
   estimate = {.samples = numbers[0],
               .sampled_bytes = numbers[1],
@@ -264,7 +264,7 @@ absl::Status ReadDumpFile(const ReaderInput& input, WritePart write) {
   if (size > formats::kMaxDumpBytes) return absl::InvalidArgumentError("the dump is too large");
   absl::string_view bytes;
   if (size > 0) {
-    // If the file is cut meanwhile, this process dies.
+    // If the file is truncated meanwhile, this process dies.
     void* const mapped = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, input.file, 0);
     if (mapped == MAP_FAILED) return absl::ErrnoToStatus(errno, "a dump");
     bytes = absl::string_view(static_cast<const char*>(mapped), size);

@@ -43,9 +43,9 @@ bool IsShownAs(const MappedFile& file, const elf::Mapping& mapping) {
                              file.key.device == (mapping.device_major << kMinorBits | mapping.device_minor));
 }
 
-// Whether the inode of an open file has the numbers of the mapping. stat(2) shows others where an overlayfs has layers
-// on several file systems, and /proc/PID/maps those of the overlayfs itself: its device, which the mounts of the
-// process have, and its inode, which /proc/self/fdinfo has (since Linux 5.14; before, the answer is no).
+// Whether the inode of an open file has the numbers of the mapping. If an overlayfs has layers on several file systems,
+// stat(2) shows other numbers, and /proc/PID/maps shows the numbers of the overlayfs itself. Its device is in the
+// mounts of the process, and its inode is in /proc/self/fdinfo since Linux 5.14; before that version, the answer is no.
 bool HasNumbersOf(int fd, pid_t pid, const elf::Mapping& mapping) {
   std::string name;
   std::string mount;
@@ -90,7 +90,7 @@ absl::StatusOr<MappedFile> LookAt(const process::MappedFile& file, pid_t pid, in
   return result;
 }
 
-// The open file of a job, which may be open already.
+// The open file of a job. It may have come open, as the last descriptor.
 absl::StatusOr<process::MappedFile> Open(const JobFile& file, absl::Span<const int> descriptors, size_t programs) {
   if (descriptors.size() <= programs) return process::OpenMapped(file.pid, file.mapping);
   base::FileDescriptor copy(fcntl(descriptors.back(), F_DUPFD_CLOEXEC, 0));

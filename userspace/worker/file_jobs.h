@@ -26,15 +26,16 @@ struct MappedFile {
   heaptap_file_key key = {};
   uint64_t inode_address = 0;  // bpf::Identify
   FileVersion version = {};
-  // Who may look at the process, as the folder /proc/PID shows it; root also if only root may. base::kUnknownUser:
-  // it has ended.
+  // The user who may look at the process, as the folder /proc/PID shows; root if only root may. base::kUnknownUser: it
+  // has ended.
   uid_t process_user = 0;
-  // Who owns the file. The file system decides that, so for one in user space it is `process_user`.
+  // The owner of the file. The file system decides who that is, so for a file system in user space this is
+  // `process_user`.
   uid_t owner = 0;
 };
 
-// Job::kLook answers with a MappedFile. With a key as its question: of the file with this key, which the process has or
-// had mapped there. Request::descriptors: the program `identify`.
+// Job::kLook answers with a MappedFile. If its question is a key, the answer is about the file with this key, which the
+// process has or had mapped there. Request::descriptors: the program `identify`.
 
 // Job::kVersion answers with the FileVersion of the file that is mapped, without opening it.
 

@@ -35,7 +35,7 @@ struct FileVersion {
 FileVersion ToVersion(const struct statx& status);
 FileVersion ToVersion(const struct stat& status);
 
-// As bytes, and back from the beginning of `bytes`.
+// Writes a version as bytes, and reads it from the beginning of `bytes`.
 inline constexpr size_t kVersionBytes = 40;
 std::string Encode(const FileVersion& version);
 absl::StatusOr<FileVersion> DecodeVersion(absl::string_view bytes);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The jobs that hands answer themselves (worker.h): what the collector needs of other processes, and could wait for. An
-// exec that its user's file system stalls holds a lock that opening /proc/PID/{mem,maps,map_files} needs.
+// The jobs that hands answer themselves (worker.h): what the collector needs of other processes, and might have to wait
+// for. An exec that is stalled by its user's file system holds a lock that opening /proc/PID/{mem,maps,map_files}
+// needs.
 #ifndef HEAPTAP_USERSPACE_WORKER_HANDS_JOBS_H_
 #define HEAPTAP_USERSPACE_WORKER_HANDS_JOBS_H_
 
@@ -27,9 +28,9 @@ struct ControlOrder {
 
 // Job::kStart answers with the process::StartFacts.
 
-// The question of Job::kPendingFrees is the address of the process's struct heaptap_pending; the answer: each entry.
+// The question of Job::kPendingFrees is the address of the process's struct heaptap_pending; the answer: its entries.
 
-// The question of Job::kMemoryUse: PIDs of 32 bits. The answer: for each, in their order, a process::MemoryUse.
+// The question of Job::kMemoryUse: PIDs of 32 bits. The answer: a process::MemoryUse for each, in their order.
 
 // The answer to Job::kResidency: a profile::ResidentBytes.
 

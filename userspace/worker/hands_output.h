@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a job of hands can do with its collector (worker.cc).
+// What a job of hands can send to its collector, and ask it (worker.cc).
 #ifndef HEAPTAP_USERSPACE_WORKER_HANDS_OUTPUT_H_
 #define HEAPTAP_USERSPACE_WORKER_HANDS_OUTPUT_H_
 

@@ -14,7 +14,7 @@ namespace heaptap::worker {
 
 std::string Encode(const elf::Mapping& mapping);
 
-// The bytes may be hostile, and so may the result. InvalidArgument: they are no such message.
+// The bytes may be hostile, and so may the result. InvalidArgument: they are not such a message.
 absl::StatusOr<elf::Mapping> DecodeMapping(absl::string_view bytes);
 
 }  // namespace heaptap::worker

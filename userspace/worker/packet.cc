@@ -75,7 +75,7 @@ absl::StatusOr<Packet> ReceivePacket(int socket) {
   message.msg_control = &control;
   message.msg_controllen = sizeof(control);
   absl::StatusOr<std::string> bytes = Receive(socket, message);
-  // Taken over in any case, so that they are closed.
+  // The descriptors are taken over in any case, so that they are closed.
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
     for (size_t at = 0; CMSG_LEN(at + sizeof(int)) <= header->cmsg_len; at += sizeof(int)) {

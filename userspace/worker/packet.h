@@ -30,15 +30,15 @@ struct Packet {
 // Waits for room. Unavailable: the other end is gone. InvalidArgument: a packet beyond the bounds.
 absl::Status SendPacket(int socket, absl::string_view bytes, absl::Span<const int> descriptors = {});
 
-// The next packet, for which it waits. Unavailable: the other end is gone. InvalidArgument: a packet beyond the bounds.
+// Waits for the next packet. Unavailable: the other end is gone. InvalidArgument: a packet beyond the bounds.
 absl::StatusOr<Packet> ReceivePacket(int socket);
-// The same without descriptors: the kernel drops those that the other end sends, because to close the descriptor of a
-// hostile file may take for ever.
+// Like ReceivePacket, but without descriptors. The kernel drops the descriptors that the other end sends: closing the
+// descriptor of a hostile file could take for ever.
 absl::StatusOr<std::string> ReceiveBytes(int socket);
 
 // Bytes of any size in a file without a name. The file is sealed: it never changes.
 absl::StatusOr<base::FileDescriptor> PutInFile(absl::string_view bytes);
-// Takes them out. InvalidArgument: not such a file, or more than `most` bytes.
+// Takes the bytes out of such a file. InvalidArgument: the file is not sealed like that, or has more than `most` bytes.
 absl::StatusOr<std::string> TakeFromFile(int file, size_t most);
 
 }  // namespace heaptap::worker

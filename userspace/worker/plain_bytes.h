@@ -12,7 +12,7 @@
 
 namespace heaptap::worker {
 
-// Without padding, whose bytes could tell secrets. Valid as long as the value.
+// The type has no padding, whose bytes could tell secrets. The result is valid as long as the value.
 template <typename T>
 absl::string_view BytesOf(const T& value) {
   static_assert(std::has_unique_object_representations_v<T>);

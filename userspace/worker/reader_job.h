@@ -17,7 +17,7 @@ namespace heaptap::worker {
 // What a reader is given: descriptors that stay the caller's.
 struct ReaderInput {
   int file = -1;
-  std::vector<int> others = {};  // of Request::paths; negative: could not be opened
+  std::vector<int> others = {};  // of Request::descriptors, then of Request::paths; negative: could not be opened
   absl::string_view question = {};
 };
 

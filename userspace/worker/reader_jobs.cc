@@ -56,7 +56,7 @@ absl::Status DoSymbols(const ReaderInput& input, WritePart write) {
   if (!Take(question, head) || uint64_t{head.debug_files} + head.shared_files + head.debug_paths > others.size()) {
     return absl::InvalidArgumentError("no question");
   }
-  // Files of this machine before those that were given.
+  // Files of this machine come before files that were given.
   const absl::Span<const int> paths = others.subspan(head.debug_files + head.shared_files);
   std::vector<int> debug_files(paths.begin(), paths.begin() + head.debug_paths);
   debug_files.insert(debug_files.end(), others.begin(), others.begin() + head.debug_files);
@@ -76,7 +76,7 @@ absl::Status DoSymbols(const ReaderInput& input, WritePart write) {
 absl::Status DoTable(const ReaderInput& input, WritePart write) {
   const absl::StatusOr<FileVersion> version = VersionOf(input.file);
   if (!version.ok()) return version.status();
-  write(Encode(*version));  // first, for an error too
+  write(Encode(*version));  // first, so that an answer with an error has it too
   const absl::StatusOr<elf::File> file = elf::File::Open(input.file);
   if (!file.ok()) return file.status();
   const std::string build_id = symbolize::ReadBuildId(*file);
@@ -103,7 +103,7 @@ absl::Status DoAllocator(const ReaderInput& input, WritePart write) {
   std::string answer = absl::StrCat(BytesOf(has_control), BytesOf(place.address), BytesOf(segments));
   for (size_t i = 0; i < segments; i++) absl::StrAppend(&answer, BytesOf(place.segments[i]));
   for (const elf::ProbeSite& site : probes->sites) {
-    // A NUL ends each text; it cannot hold one.
+    // A NUL ends each text; the text itself cannot hold one.
     absl::StrAppend(&answer, BytesOf(site.file_offset), BytesOf(site.semaphore_file_offset), site.provider,
                     absl::string_view("", 1), site.name, absl::string_view("", 1));
   }

@@ -24,8 +24,9 @@
 
 namespace heaptap::worker {
 
-// The answer to Job::kDebugLinks without a question: about the file. With the links of a file as the question: about
-// the first of Request::descriptors and Request::paths that is its debug file (IsDebugFile); NotFound if there is none.
+// The answer to Job::kDebugLinks. Without a question, it is about the file. If the question is the links of a file, it
+// is about the first of Request::descriptors and Request::paths that is the debug file for these links (IsDebugFile);
+// NotFound if there is none.
 struct FileFacts {
   FileVersion version = {};
   symbolize::DebugLinks links = {};
@@ -34,17 +35,18 @@ absl::StatusOr<FileFacts> DecodeFacts(absl::string_view answer);
 
 // The question of Job::kSymbols. The answer is for symbolize::ReadAnswer.
 struct SymbolsHead {
-  // The numbers among Request::descriptors: debug files, then files with shared debug information.
+  // How many of Request::descriptors are debug files, and how many of the next ones are files with shared debug
+  // information.
   uint32_t debug_files = 0;
   uint32_t shared_files = 0;
-  // The numbers among Request::paths: DebugPaths, then SharedPaths.
+  // How many of Request::paths are DebugPaths. The others are SharedPaths.
   uint32_t debug_paths = 0;
   uint32_t last_stage = 0;  // symbolize::Stage
 };
 std::string SymbolsQuestion(const SymbolsHead& head, absl::Span<const uint64_t> file_offsets);
 
-// The answer to Job::kTable: the version of the file, its build-id, and its unwind table. Errors of the job as
-// unwind::ReadFileTable; the answer has the rest then, as far as the file is ELF.
+// The answer to Job::kTable: the version of the file, its build-id, and its unwind table. The job has the errors of
+// unwind::ReadFileTable. After such an error, the answer has the version, and the build-id if the file is ELF.
 struct IdentityOfFile {
   FileVersion version = {};
   std::string build_id = {};  // bytes; empty: none
@@ -58,7 +60,7 @@ inline constexpr uint64_t kMaxTableBytes = unwind::kMaxRows * sizeof(heaptap_row
 absl::StatusOr<IdentityOfFile> DecodeIdentity(absl::string_view answer);
 absl::StatusOr<TableOfFile> DecodeTable(absl::string_view answer);
 
-// The answer to Job::kAllocator: the version of the file, and what it has of an allocator. Errors of the job as
+// The answer to Job::kAllocator: the version of the file, and what it has of an allocator. The job has the errors of
 // process::ReadAllocatorProbes.
 struct AllocatorOfFile {
   FileVersion version = {};
@@ -67,7 +69,7 @@ struct AllocatorOfFile {
 };
 absl::StatusOr<AllocatorOfFile> DecodeAllocator(absl::string_view answer);
 
-// The answer to Job::kMalloc. Errors of the job as elf::File::Open.
+// The answer to Job::kMalloc. The job has the errors of elf::File::Open.
 absl::StatusOr<process::MallocTraits> DecodeMalloc(absl::string_view answer);
 
 ReaderJobs AllReaderJobs();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a crew can be asked (crew.h), and its answer.
+// A request to a crew (crew.h), and its answer.
 //
 // A job is about one file, which the hands open and the reader reads, or about one process. The bytes of questions and
 // answers have a form for each job (reader_jobs.h, hands_jobs.h).
@@ -66,11 +66,11 @@ struct Request {
   std::string root = {};
   std::vector<std::string> paths = {};
   std::string question = {};
-  // For the hands: what they need besides. For the reader: further open files, before those of `paths`. The descriptors
-  // stay the caller's.
+  // For the hands: further descriptors that they need. For the reader: further open files, before those of `paths`. The
+  // descriptors stay the caller's.
   std::vector<int> descriptors = {};
-  // For jobs on the memory of a process: called when the memory is open, and stays that of this process. Returns
-  // whether the process is still the right one. Null: it is not.
+  // For jobs on the memory of a process. Called when the memory is open, so that it stays the memory of this process.
+  // Returns whether the process is still the right one. Null counts as false.
   std::function<bool()> confirm = {};
 };
 
@@ -79,10 +79,10 @@ struct Limits {
   // 10,000 addresses of a program with 20 MB of debug information take a third of a second; this allows for a hundred
   // times as much on a busy machine.
   absl::Duration time = absl::Seconds(20);
-  // The limit while the hands are ready to run: then the machine makes the job late, and not the process. Less than
-  // `time`: there is no difference.
+  // The limit while the hands are ready to run: then the machine makes the job late, not the process. A value below
+  // `time` has no effect.
   absl::Duration longest = absl::ZeroDuration();
-  // That the reader allocates for this job; kReaderMemory at most.
+  // The bytes that the reader may allocate for this job; kReaderMemory at most.
   uint64_t memory_bytes = uint64_t{1} << 30;
   uint64_t answer_bytes = 32 << 20;
   // A descriptor; when it becomes readable, the job is given up. -1: none.
@@ -90,13 +90,13 @@ struct Limits {
 };
 
 struct Answer {
-  // All that the worker wrote, also before it died.
+  // All that the worker wrote, even if it died.
   std::string bytes = {};
   std::vector<base::FileDescriptor> files = {};  // of Job::kAttach
   // DeadlineExceeded, ResourceExhausted (bytes), Aborted (the worker died): the file's fault. Unavailable: not the
   // file's fault; the job may be tried again. Cancelled: see Limits. Other codes: the job's own.
   absl::Status status = {};
-  // How long the worker's processes were ready to run and had no processor, as crews tell.
+  // How long the worker's processes were ready to run but had no processor. Crews set this.
   absl::Duration processor_wait = {};
 
   bool IsFault() const {
@@ -112,8 +112,8 @@ struct Order {
 std::string Encode(const Order& order);
 absl::StatusOr<Order> DecodeOrder(absl::string_view bytes);
 
-// A packet of an answer: a part of its bytes, or its end. Or the hands ask for Request::confirm; the answer to that is
-// a packet of one byte, 1 or 0.
+// A packet of an answer: a part of its bytes, its end, or a question of the hands for Request::confirm. The reply to a
+// question is a packet of one byte, 1 or 0.
 std::string EncodePart(absl::string_view bytes);
 std::string EncodeQuestion();
 std::string EncodeEnd(const absl::Status& status);

@@ -33,8 +33,9 @@ constexpr int kRequests = STDIN_FILENO;
 constexpr int kReader = STDOUT_FILENO;
 constexpr int kAnswers = STDOUT_FILENO;
 
-// The packet to the reader: the job, and one of these for each further file and each path. Its descriptors: the bound
-// of its memory and the question (PutInFile), the file, the further files, and those of the open paths.
+// The packet to the reader has the job, and one of these bytes for each further file and each path. Its descriptors
+// are: a file with the bound of the reader's memory and the question (PutInFile), the job's file, the further files,
+// and the files of the paths that could be opened.
 constexpr char kIsOpen = '+';
 constexpr char kIsNotOpen = '-';
 
@@ -56,7 +57,7 @@ base::FileDescriptor OpenBelow(absl::string_view root, absl::string_view path) {
   base::FileDescriptor file(static_cast<int>(syscall(SYS_openat2, folder.get(), name.c_str(), &how, sizeof(how))));
   struct stat status;
   if (!file.valid() || fstat(file.get(), &status) != 0) return {};
-  // Names in it are for all users, so all users may read it.
+  // Names in the file are for all users, so all users must be allowed to read it.
   const bool is_safe = S_ISREG(status.st_mode) && status.st_uid == 0 && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0 &&
                        (status.st_mode & S_IROTH) != 0;
   return is_safe ? std::move(file) : base::FileDescriptor();
@@ -183,7 +184,7 @@ absl::Status DoReaderJob(const ReaderJobs& jobs, Packet packet) {
   try {
     return job->second(input, write);
   } catch (const std::exception& error) {
-    // Most likely the bound of its memory.
+    // Most likely the reader has reached the bound of its memory.
     return absl::ResourceExhaustedError(error.what());
   }
 }

@@ -16,8 +16,9 @@ inline constexpr char kHandsName[] = "hands";
 inline constexpr char kReaderName[] = "reader";
 inline constexpr char kForegroundReaderName[] = "foreground-reader";
 
-// In the first byte of a request on its way to the hands: its bytes come in a file of their own (PutInFile), which is
-// the first descriptor; the job's file comes open, as the last descriptor. Request::descriptors come between.
+// Flags in the first byte of a request to the hands. kLongRequest: the bytes of the request come in a file of their own
+// (PutInFile), which is the first descriptor. kOpenFile: the job's file comes open, as the last descriptor.
+// Request::descriptors come between them.
 inline constexpr uint8_t kLongRequest = 1;
 inline constexpr uint8_t kOpenFile = 2;
 

@@ -23,7 +23,7 @@ constexpr char kSocketVariable[] = "HEAPTAP_SOCKET";
 
 // Marks a status as "no daemon"; the status message is for people.
 constexpr char kNoDaemonPayload[] = "heaptap/no-daemon";
-// The longest error message that is shown of the daemon's.
+// At most this much of the daemon's error message is shown.
 constexpr size_t kMaxMessageBytes = 1000;
 // Documents have five levels. The JSON writer recurses once per level.
 constexpr int kMaxDepth = 32;

@@ -40,10 +40,10 @@ struct ClientLimits {
   absl::Duration connect = absl::Seconds(2);
   // The daemon itself may need this long, for a stopped process with a large profile, before it gives up.
   absl::Duration answer = absl::Seconds(70);
-  // For the daemon to have time for this user again.
+  // The wait for the daemon to have time for this user again.
   absl::Duration turn = absl::Seconds(10);
   size_t dump_bytes = 256 << 20;
-  // A process is about 700 bytes.
+  // A process takes about 700 bytes.
   size_t json_bytes = 32 << 20;
 };
 

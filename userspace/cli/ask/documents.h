@@ -36,10 +36,10 @@ struct Document {
 using ProcessDocument = Document<profile::ProcessSummary>;
 using EndedDocument = Document<profile::EndedProcess>;
 
-// What the daemon says of itself.
+// What the daemon says about itself.
 struct DaemonState {
   bool is_restricted = false;  // whether it may record only some processes, by their control group or files
-  std::map<std::string, absl::Time> failing = {};  // as CollectorFigures::failing
+  std::map<std::string, absl::Time> failing = {};  // as in CollectorFigures::failing
 };
 absl::StatusOr<std::vector<ProcessDocument>> GetProcesses(const Client& client, DaemonState* state = nullptr);
 // NotFound: the process is not recorded.

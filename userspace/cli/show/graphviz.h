@@ -10,7 +10,7 @@
 
 namespace heaptap::cli {
 
-// The output of `dot -T<format>` for a graph in the DOT language. NotFound: there is no program dot;
+// The output of `dot -T<format>` for a graph in the DOT language. NotFound: the program dot is not installed;
 // FailedPrecondition: it failed; its own messages are on stderr.
 absl::StatusOr<std::string> DrawWithGraphviz(const std::string& graph, const char* format);
 

@@ -33,7 +33,7 @@ bool IsFile(const std::string& path) {
   return stat(path.c_str(), &status) == 0 && !S_ISDIR(status.st_mode);
 }
 
-// What has a slash, as a URL has, is no command: ReadDump says why it cannot be read.
+// A word with a slash, such as a URL, is not a command. If it cannot be read, ReadDump says why.
 bool IsDump(const std::string& word) { return IsFile(word) || absl::StrContains(word, '/'); }
 
 absl::StatusOr<Seen> OfDump(const std::string& path, formats::ReadThreads threads) {
@@ -79,8 +79,8 @@ absl::StatusOr<Seen> OfProcess(const std::string& socket, const std::string& wor
               .symbols = std::move(dump->symbols)};
 }
 
-// How the memory of the process divides, as the daemon's own page shows it. What cannot be had stays unknown: the
-// process may have ended meanwhile, and an older daemon does not tell.
+// Adds how the memory of the process divides, as the daemon's own page shows it. What the daemon does not tell stays
+// unknown: the process may have ended meanwhile, or the daemon is older.
 void AddCoverage(const Client& client, Seen& seen) {
   if (!seen.pid.has_value()) return;
   const absl::StatusOr<profile::ResidentBytes> resident = GetResident(client, *seen.pid);
@@ -92,11 +92,11 @@ void AddCoverage(const Client& client, Seen& seen) {
                      seen.profile.Live().bytes);
   // The sum is of the same moment as its parts.
   subject.resident_bytes = profile::SumOf(subject.coverage);
-  // It shows the division as a picture.
+  // heaptap view shows the division as a picture.
   subject.next_commands.push_back(absl::StrCat("heaptap view ", *seen.pid, SocketWords(client.socket())));
 }
 
-// A profile without paths has nothing to tell apart.
+// Whether the profile tells threads apart. Also true for a profile without paths, which has nothing to tell apart.
 bool HasThreads(const Profile& profile) {
   const std::vector<profile::ThreadShare> threads = profile.Threads();
   const bool has_others = std::ranges::any_of(threads, [](const profile::ThreadShare& one) { return one.tid != 0; });
@@ -129,8 +129,7 @@ absl::StatusOr<Seen> OfMoment(HistoryProfiles& profiles, const NamedMoment& mome
   return Seen{.profile = std::move(dump->profile), .subject = std::move(subject), .symbols = std::move(dump->symbols)};
 }
 
-// What --base names. The addresses of moments mean nothing elsewhere, so
-// they are compared with each other only.
+// Reads what --base names. The addresses of moments mean nothing elsewhere, so they are compared with each other only.
 absl::StatusOr<Dump> ReadBase(HistoryProfiles& profiles, const std::string& base, bool is_of_moment) {
   const bool is_dump = IsDump(base);
   const std::optional<absl::StatusOr<NamedMoment>> moment = is_dump ? std::nullopt : ParseNamedMoment(base);
@@ -144,7 +143,7 @@ absl::StatusOr<Dump> ReadBase(HistoryProfiles& profiles, const std::string& base
   return profiles.Fetch(**moment);
 }
 
-// A base that is no moment is another matter (ReadBase).
+// ReadBase checks a base that is not a moment.
 absl::Status CheckIsEarlier(const std::string& base, absl::Time time) {
   const std::optional<absl::StatusOr<NamedMoment>> moment = ParseNamedMoment(base);
   if (!moment.has_value() || !moment->ok() || (*moment)->is_last || (*moment)->time <= time) return absl::OkStatus();

@@ -32,19 +32,20 @@ struct Seen {
 
 // `word`: the path of a dump, a PID, the command of a process that the daemon at `socket` records, or NAME@MOMENT (a
 // moment of its history). `base`: the path of an earlier dump, or an earlier moment; "": none; `unchanged`: whether the
-// difference has call paths that did not change; `places`: of the names by which different processes are compared.
-// NotFound: no such dump and no such process; InvalidArgument: several processes have this command; FailedPrecondition:
-// a dump cannot be read, or there is neither such a dump nor a daemon.
+// difference has call paths that did not change; `places`: where to find the names by which different processes are
+// compared. NotFound: no such dump and no such process; InvalidArgument: several processes have this command;
+// FailedPrecondition: a dump cannot be read, or there is neither such a dump nor a daemon.
 absl::StatusOr<Seen> LookAt(const std::string& socket, const std::string& word, const std::string& base,
                             const NamePlaces& places = {},
                             profile::Unchanged unchanged = profile::Unchanged::kLeaveOut);
 
-// The same, with the shares of threads, and of a process those of sizes and ages, as far as they are known.
+// Like LookAt, with the shares of threads, and for a process with the shares of sizes and ages, as far as these are
+// known.
 absl::StatusOr<Seen> LookAtShares(const std::string& socket, const std::string& word, const std::string& base,
                                   const NamePlaces& places, profile::Unchanged unchanged);
 
-// A dump or a process, with what `roots` needs. `option`: for messages. Errors as above; FailedPrecondition also: it
-// does not tell threads, sizes or ages apart.
+// A dump or a process, with what `roots` needs. `option`: for messages. Errors as above; FailedPrecondition also if the
+// dump or process does not tell threads, sizes or ages apart.
 absl::StatusOr<Seen> LookAtRoots(const std::string& socket, const std::string& word, report::Roots roots,
                                  absl::string_view option);
 

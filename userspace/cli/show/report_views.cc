@@ -43,7 +43,7 @@ constexpr uint64_t kShortPaths = 5;
 constexpr uint64_t kRows = 20;
 // The most names in a message.
 constexpr size_t kMaxMeant = 3;
-// As jeprof's --nodecount.
+// Like jeprof's --nodecount.
 constexpr uint64_t kNodes = 80;
 
 absl::StatusOr<std::vector<Path>> SelectPaths(const report::NamedProfile& profile, const ReportInput& input,
@@ -209,7 +209,7 @@ absl::StatusOr<std::string> Symbolized(const ReportInput& input) {
 absl::StatusOr<std::string> Html(const ReportInput& input) {
   const absl::StatusOr<std::vector<Path>> paths = SelectPaths(input, false);
   if (!paths.ok()) return paths.status();
-  // Else the paths are not those of the profile's contexts.
+  // Otherwise, the paths do not belong to the contexts of the profile.
   const bool has_shares = !IsFiltered(input) && !report::IsOfRoots(input.show.by) && !input.subject.is_difference;
   return web::SinglePage(input.subject.name, report::PageData(input.named, *paths, input.subject,
                                                               {.shares = has_shares ? &input.profile : nullptr,
@@ -265,8 +265,8 @@ constexpr View kViews[] = {
      .has_addresses = true},
 };
 
-// What the user may mean by a name that no function has: functions of that name in a scope, or else those that have it
-// in theirs. "": there are none.
+// What the user may mean by a name that no function has: functions of that name in a scope, or else functions whose
+// names contain it. "": there are none.
 std::string Meant(const ReportInput& input, const std::vector<Path>& paths) {
   std::vector<std::string> names;
   for (const bool is_scoped : {true, false}) {

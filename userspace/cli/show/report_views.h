@@ -37,7 +37,7 @@ struct ReportInput {
   std::optional<uint64_t> limit = {};  // call paths or rows
   double smallest = 0;                 // percent
   size_t width = 0;                    // of the terminal; 0: none
-  // The short form: what changed in the last `past_time`, of a running process.
+  // For the short form: what changed in a running process in the last `past_time`.
   const report::NamedProfile* past = nullptr;
   absl::Duration past_time = {};
 };
@@ -59,7 +59,7 @@ struct View {
 // The views that are chosen by a flag.
 absl::Span<const View> ReportViews();
 
-// Without a flag (by thread, size or age: --top), with --callers, and with --peek.
+// The views without a flag (by thread, size or age: --top), with --callers, and with --peek.
 absl::StatusOr<std::string> ShortView(const ReportInput& input);
 absl::StatusOr<std::string> CallersView(const ReportInput& input);
 absl::StatusOr<std::string> PeekView(const ReportInput& input);

@@ -24,7 +24,7 @@ std::optional<double> ResidentBytes(pid_t pid);
 
 // Adds --report: whether a recording shows the short form at its end.
 void AddShortReportOption(Command command, std::string& when);
-// Whether it does; `when`: as typed.
+// Whether a recording shows the short form. `when`: the word as typed.
 bool WantsShortReport(const std::string& when);
 
 // What is known of a process besides its dump.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Makes two dumps comparable that are not of the same process. Not thread-safe.
+// Makes two dumps of different processes comparable. Not thread-safe.
 #ifndef HEAPTAP_USERSPACE_CLI_SUBJECTS_COMPARABLE_H_
 #define HEAPTAP_USERSPACE_CLI_SUBJECTS_COMPARABLE_H_
 
@@ -9,8 +9,8 @@
 
 namespace heaptap::cli {
 
-// Dumps of the same process stay as they are (IsSameProcess). Others get addresses that mean the same in both
-// (report/by_names.h), and a line on stderr says so, besides the lines about missing names.
+// Dumps of the same process stay as they are (IsSameProcess). Dumps of different processes get addresses that mean the
+// same in both (report/by_names.h), and a line on stderr says so, besides the lines about missing names.
 void MakeComparable(Dump& before, Dump& after, const NamePlaces& places);
 
 }  // namespace heaptap::cli

@@ -23,11 +23,11 @@ namespace {
 
 constexpr char kLibrary[] = "libdebuginfod.so.1";
 constexpr char kUrls[] = "DEBUGINFOD_URLS";
-// The library's own limit for a file, in seconds. From elfutils 0.192 on it calls no function of ours while a server
-// says nothing.
+// The library's own limit for a file, in seconds. From elfutils 0.192 on, the library does not call OnProgress while a
+// server says nothing.
 constexpr char kMaxTime[] = "DEBUGINFOD_MAXTIME";
 
-// The functions of <elfutils/debuginfod.h>, of elfutils 0.179.
+// The functions of <elfutils/debuginfod.h> in elfutils 0.179.
 struct Library {
   struct Client;
   using Progress = int (*)(Client* client, long done, long total);
@@ -90,10 +90,10 @@ class LoadedDebuginfod : public Debuginfod {
   const std::vector<std::string>& problems() const override { return problems_; }
 
  private:
-  // A function of the library, which there is once; the callback has nothing but the client.
+  // A function of the library, which is loaded once. It is static because the callback gets nothing but the client.
   static inline void* (*get_user_data)(Library::Client* client) = nullptr;
 
-  // Not 0: give up.
+  // A result other than 0 means to give up.
   static int OnProgress(Library::Client* client, long done, long total) {
     auto* const self = static_cast<LoadedDebuginfod*>(get_user_data(client));
     if (base::Now() > self->deadline_) {
@@ -114,13 +114,13 @@ class LoadedDebuginfod : public Debuginfod {
     what_ = absl::StrCat(kind, kind.empty() ? "" : " ", base::Printable(profile::FileName(name)));
     deadline_ = base::Now() + options_.time;
     is_late_ = false;
-    // With 0 bytes: a text of digits.
+    // A build-id with a length of 0 would be a text of digits.
     const int found = find(client_, reinterpret_cast<const unsigned char*>(build_id.data()),
                            static_cast<int>(build_id.size()), nullptr);
     if (found >= 0) return base::FileDescriptor(found);
     is_late_ |= found == -ETIME && base::Now() > deadline_;
-    // The servers, or what the cache remembers of them, say that there is none. A cancelled request ends in the same
-    // way.
+    // The servers, or the cache that remembers their answers, say that there is no such file. A cancelled request ends
+    // in the same way.
     if (found == -ENOENT && !is_late_) return {};
     problems_.push_back(absl::StrCat(
         "debuginfod: cannot fetch ", what_, " (build-id ", absl::BytesToHexString(build_id),
@@ -157,7 +157,7 @@ absl::StatusOr<std::unique_ptr<Debuginfod>> Debuginfod::Open(Options options) {
   const absl::StatusOr<Library> library = Load();
   if (!library.ok()) return library.status();
   const int64_t seconds = absl::ToInt64Seconds(absl::Ceil(options.time, absl::Seconds(1)));
-  // Unless the user has set another one.
+  // The limit that the user has set has precedence.
   setenv(kMaxTime, absl::StrCat(seconds).c_str(), /*overwrite=*/0);
   Library::Client* const client = library->begin();
   if (client == nullptr) return absl::FailedPreconditionError("--debuginfod: the library does not work");

@@ -24,12 +24,12 @@ class Debuginfod {
  public:
   struct Options {
     // The longest download of one file: 1 GB of debug information at 4 MB/s. The library remembers for some minutes
-    // that it was late.
+    // that the file was late.
     absl::Duration time = absl::Minutes(5);
     // Called from time to time during a download: what is fetched, and how much of it.
     std::function<void(const std::string&)> progress = {};
   };
-  // After so many files that could not be fetched, the servers are left alone.
+  // After this many files that could not be fetched, the servers are left alone.
   static constexpr size_t kMostProblems = 3;
 
   // Whether Open would work. InvalidArgument: DEBUGINFOD_URLS is not set. FailedPrecondition: there is no library, or
@@ -38,7 +38,7 @@ class Debuginfod {
   static absl::StatusOr<std::unique_ptr<Debuginfod>> Open(Options options);
   virtual ~Debuginfod() = default;
 
-  // The debug file or the program with this build-id (bytes); `name`, of the file that it is for, is for people.
+  // The debug file or the program with this build-id (bytes); `name`: the name of the file that it is for, for people.
   // Invalid: the servers do not have it, or could not be asked.
   virtual base::FileDescriptor FindDebugFile(const std::string& build_id, const std::string& name) = 0;
   virtual base::FileDescriptor FindProgram(const std::string& build_id, const std::string& name) = 0;

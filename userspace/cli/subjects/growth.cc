@@ -71,7 +71,7 @@ bool IsSameProcess(const profile::Profile& before, const profile::Profile& after
     stays[mapping.path] |= same != places->second.end();
   }
   const auto staying = std::ranges::count_if(stays, [](const auto& path) { return path.second; });
-  // A library can have been loaded again elsewhere.
+  // A library may have been loaded again at another address.
   return 2 * staying > std::ssize(stays);
 }
 

@@ -25,9 +25,9 @@ struct Growth {
   std::vector<report::Measures> measures;  // of each context of the difference, with the error of the change
 };
 
-// false: both profiles have mappings, but most files of both have other addresses, or one was built anew. So they
-// belong to different processes, and their addresses cannot be compared. A program without ASLR has the same addresses
-// in all of its processes: these can be compared, as far as they are of one build.
+// False: both profiles have mappings, but most of the files that both have are at other addresses, or one file was
+// built anew. Such profiles belong to different processes, and their addresses cannot be compared. A program without
+// ASLR has the same addresses in all of its processes: such processes can be compared, as far as they are of one build.
 bool IsSameProcess(const profile::Profile& before, const profile::Profile& after);
 
 // REQUIRES: the same address means the same in both.

@@ -20,7 +20,7 @@ namespace heaptap::cli {
 // Path and query of a question about a service, a command or a process (a PID); parameters can follow.
 std::string HistoryTarget(const std::string& name);
 
-// What a document of /history.json says of what was live: points without their times, rows, paths. Throws
+// What a document of /history.json says about live memory: points without their times, rows, paths. Throws
 // std::exception if a field is missing, has another type or another value than a daemon sends.
 history::Timeline ReadTimelineJson(const nlohmann::json& document);
 
@@ -29,8 +29,8 @@ class HistoryProfiles {
  public:
   explicit HistoryProfiles(const Client& client) : client_(client) {}
 
-  // NotFound: nothing is known of it, or nothing of it ran then. Other errors of Client. Of NAME@last: the last point
-  // in the history.
+  // NotFound: nothing is known of the name, or nothing of that name ran then. Also the other errors of Client.
+  // NAME@last fetches the last point in the history.
   absl::StatusOr<Dump> Fetch(const NamedMoment& moment);
   const std::string& socket() const { return client_.socket(); }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How what is live changed between two points of a timeline. Functions here are thread-safe.
+// How live memory changed between two points of a timeline. Functions here are thread-safe.
 #ifndef HEAPTAP_USERSPACE_CLI_SUBJECTS_LIVE_CHANGE_H_
 #define HEAPTAP_USERSPACE_CLI_SUBJECTS_LIVE_CHANGE_H_
 
@@ -23,7 +23,7 @@ struct LiveChange {
 };
 
 // From the point `before` to the point `after`, with the error that sampling causes. Samples that both points have add
-// nothing to it (report/changes.h).
+// nothing to the error (report/changes.h).
 LiveChange FindLiveChange(const history::Timeline& timeline, size_t before, size_t after);
 
 // What is live at a point.

@@ -25,7 +25,8 @@
 namespace heaptap::cli {
 namespace {
 
-// `time`: of the profile. A compiler that writes its output anew can get the inode of the old file, or keep it.
+// `time`: the time of the profile. A compiler that writes its output anew can get the inode of the old file, or keep
+// it.
 absl::StatusOr<process::MappedFile> OpenHere(const elf::Mapping& mapping, const std::optional<absl::Time>& time) {
   // process::OpenByPath uses only cached attributes; this loads them. With O_PATH, the file itself is not opened.
   const base::FileDescriptor handle(open(mapping.path.c_str(), O_PATH | O_CLOEXEC));
@@ -38,7 +39,8 @@ absl::StatusOr<process::MappedFile> OpenHere(const elf::Mapping& mapping, const 
   return file;
 }
 
-// Not by its path at once: opening a device can act. RESOLVE_IN_ROOT: links of the other machine lead to its own files.
+// The file is not opened by its path at once: opening a device can have effects. With RESOLVE_IN_ROOT, links of the
+// other machine lead to its own files.
 absl::StatusOr<process::MappedFile> OpenBelow(const std::string& sysroot, const std::string& path) {
   const base::FileDescriptor root(open(sysroot.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   open_how how = {};
@@ -59,7 +61,7 @@ bool HasOnlyBuildId(const elf::Mapping& mapping) {
   return mapping.inode == 0 && !mapping.build_id.empty() && absl::StartsWith(mapping.path, "/");
 }
 
-// The file, if its build-id is that of the mapping or the mapping has none.
+// The file, if it has the build-id of the mapping or the mapping has none.
 absl::StatusOr<process::MappedFile> SameBuild(absl::StatusOr<process::MappedFile> file, const elf::Mapping& mapping) {
   if (file.ok() && !mapping.build_id.empty() &&
       !symbolize::IsDebugFile({.build_id = mapping.build_id}, file->file.get())) {
@@ -68,8 +70,8 @@ absl::StatusOr<process::MappedFile> SameBuild(absl::StatusOr<process::MappedFile
   return file;
 }
 
-// A file with debug information of the program whose status is `program`. It belongs to root or to the owner of the
-// program: other users of a shared folder have no say. Invalid: there is none.
+// Opens a file with debug information of the program whose status is `program`. The file must belong to root or to the
+// owner of the program, so that other users of a shared folder have no say. Invalid: there is none.
 base::FileDescriptor OpenTrusted(const std::string& sysroot, const std::string& path, const struct stat& program) {
   absl::StatusOr<process::MappedFile> file = OpenBelow(sysroot, path);
   struct stat status;
@@ -79,7 +81,8 @@ base::FileDescriptor OpenTrusted(const std::string& sysroot, const std::string& 
   return std::move(file->file);
 }
 
-// What may be the debug file of a .gnu_debuglink, where debuggers look: beside the program, and in .debug there.
+// The files that may be the debug file of a .gnu_debuglink, where debuggers look for it: beside the program, and in
+// .debug there.
 std::vector<base::FileDescriptor> OpenLinked(const std::string& sysroot, const symbolize::DebugLinks& links,
                                              const std::string& path, const struct stat& program) {
   std::vector<base::FileDescriptor> found;
@@ -93,8 +96,8 @@ std::vector<base::FileDescriptor> OpenLinked(const std::string& sysroot, const s
   return found;
 }
 
-// What may be the file of a .gnu_debugaltlink: at its path, which may be relative to the folder of the program or to
-// .debug there.
+// Opens the file that a .gnu_debugaltlink may mean: at its path, which may be relative to the folder of the program or
+// to .debug there.
 base::FileDescriptor OpenShared(const std::string& sysroot, const symbolize::DebugLinks& links, const std::string& path,
                                 const struct stat& program) {
   if (absl::StartsWith(links.shared_name, "/")) return OpenTrusted(sysroot, links.shared_name, program);
@@ -184,7 +187,7 @@ LocalNames::LocalNames(const profile::Profile& profile, const NamePlaces& places
     rest.remove_prefix(count);
     const absl::StatusOr<process::MappedFile> file = Open(*mapping, places, debuginfod.get());
     if (!file.ok() || fstat(file->file.get(), &program) != 0) continue;
-    // In pieces that the symbolizer looks up at once.
+    // The addresses are looked up in pieces that the symbolizer takes at once.
     for (size_t at = 0; at < count; at += worker::kMaxBatch) {
       progress.Set(absl::StrCat("looking up names: ", WithCommas(done + at), " of ", WithCommas(addresses.size()),
                                 " addresses, ", profile::FileName(mapping->path)));

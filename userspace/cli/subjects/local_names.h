@@ -34,10 +34,10 @@ namespace heaptap::cli {
 // Where the files of the profile's machine are, if not in their own places here.
 struct NamePlaces {
   // A folder that holds a copy of that machine's files under their paths; "": none. Where the profile has no build-id,
-  // these files are taken as they are: nothing tells whether they are those that the process had mapped.
+  // these files are taken as they are: nothing tells whether the process had mapped these files.
   std::string sysroot;
   std::string symbols;  // a folder of debug files, laid out like /usr/lib/debug, which it replaces; "": none
-  // Whether what is missing is fetched from servers (debuginfod.h): debug files, and files that the profile knows by
+  // Whether missing files are fetched from servers (debuginfod.h): debug files, and files that the profile knows by
   // their build-id.
   bool debuginfod = false;
   bool show_progress = false;  // on a terminal

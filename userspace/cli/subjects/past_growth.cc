@@ -11,7 +11,7 @@
 namespace heaptap::cli {
 namespace {
 
-// Long enough for slow leaks, short enough that a start is over.
+// The window is long enough to show slow leaks, and so short that the start of a program is soon over.
 constexpr absl::Duration kWindow = absl::Hours(1);
 
 struct Moments {
@@ -19,7 +19,7 @@ struct Moments {
   absl::Time last;
 };
 
-// The moments of the process that runs: another one may have had the PID before.
+// The moments of the running process: another process may have had the PID before.
 std::optional<Moments> FindMoments(const Client& client, const std::string& pid) {
   const absl::StatusOr<nlohmann::json> document =
       client.GetJson(absl::StrCat(HistoryTarget(pid), "&paths=0&since=-", absl::ToInt64Seconds(kWindow)));

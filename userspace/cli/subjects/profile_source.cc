@@ -141,7 +141,7 @@ absl::StatusOr<Dump> ReadDump(const std::string& path, formats::ReadThreads thre
   const std::optional<absl::Time> time = source->time;
   absl::StatusOr<Dump> dump = geteuid() == 0 ? ReadWithoutRights(path, *std::move(source), threads)
                                              : ReadHere(path, *std::move(source), threads);
-  // Other writers do not say when.
+  // Other writers of dumps do not say when they were written.
   if (dump.ok() && !dump->profile.time.has_value()) dump->profile.time = time;
   return dump;
 }

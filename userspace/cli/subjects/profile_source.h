@@ -23,16 +23,16 @@ namespace heaptap::cli {
 using formats::Dump;
 
 // Reads a dump, from a file or from a URL (http::IsUrl): heap_v2, gperftools' form, or pprof's, with symbols or
-// without, compressed with gzip or not. FailedPrecondition: it cannot be read, or is no dump; the message names the
-// file, the line and the mistake. Of a URL: also the errors of FetchRemote. `threads`: of heap_v2; pprof's profiles
-// always have theirs.
+// without, compressed with gzip or not. FailedPrecondition: it cannot be read, or is not a dump; the message names the
+// file, the line and the mistake. For a URL, also the errors of FetchRemote. `threads` is for heap_v2; pprof's profiles
+// always have their threads.
 absl::StatusOr<Dump> ReadDump(const std::string& path, formats::ReadThreads threads = formats::ReadThreads::kSum);
 
 // The current profile of a process that the daemon records. Errors of Client.
 absl::StatusOr<profile::Profile> FetchProfile(const Client& client, pid_t pid,
                                               formats::ReadThreads threads = formats::ReadThreads::kSum);
 
-// The same, with blocks by size and age, and names.
+// Like FetchProfile, with blocks by size and age, and names.
 absl::StatusOr<Dump> FetchBlocks(const Client& client, pid_t pid);
 
 // Tells which files gave no names or no lines, and which could not be fetched.

@@ -16,11 +16,11 @@
 namespace heaptap::cli {
 namespace {
 
-// The most that is shown of the reason that a server gives.
+// At most this much of the reason that a server gives is shown.
 constexpr size_t kMaxReasonBytes = 200;
 constexpr size_t kMaxFileNameBytes = 100;
 
-// The first line of an error page, if it is for people: not of HTML or JSON.
+// The first line of an error page, if the page is for people, not HTML or JSON.
 std::string ReasonIn(absl::string_view body) {
   const absl::string_view line = body.substr(0, body.find_first_of("\r\n")).substr(0, kMaxReasonBytes);
   if (line.empty() || absl::StartsWith(line, "<") || absl::StartsWith(line, "{")) return "";

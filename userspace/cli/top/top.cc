@@ -121,7 +121,7 @@ class Top {
     absl::StatusOr<std::vector<TopProcess>> processes = Processes(client_);
     if (processes.ok()) {
       model_.Update(*std::move(processes), base::Now());
-      // The last line has the keys again.
+      // The last line shows the keys again.
       if (std::exchange(was_refused_, false)) model_.Say("");
     } else {
       was_refused_ = true;
@@ -168,7 +168,7 @@ int ShowTop(const TopFlags& flags) {
   TopModel model;
   model.SortBy(flags.sort);
   if (flags.once) return ShowOnce(flags, model);
-  // Without a daemon or such a process, the terminal stays as it is.
+  // Without a daemon or the process, the terminal stays as it is.
   if (flags.subject.empty()) {
     if (const auto processes = Processes(Client(flags.socket)); !processes.ok()) return Report(processes.status());
   } else if (const auto paths = PathsOf(flags.socket, flags.subject, 0); !paths.ok()) {

@@ -39,7 +39,7 @@ constexpr double kLeast = -std::numeric_limits<double>::infinity();
 
 double GrowthPerMinute(const Figures& of) { return of.summary.growth_per_minute.value_or(kLeast); }
 
-// "+14.1M~": marked if it may be noise.
+// The text of a growth, such as "+14.1M~": marked if it may be noise.
 std::string GrowthText(const Figures& of) {
   const double growth = GrowthPerMinute(of);
   if (growth == kLeast) return report::kUnknown;
@@ -56,7 +56,7 @@ struct Column {
   std::string (*text)(const Figures& of);
 };
 
-constexpr int kCommandWidth = 15;  // as comm has
+constexpr int kCommandWidth = 15;  // as comm has it
 constexpr Column kColumns[] = {
     {"live", "LIVE", 7, [](const Figures& of) { return of.summary.live_bytes; },
      [](const Figures& of) { return HumanBytes(of.summary.live_bytes); }},
@@ -84,7 +84,7 @@ const char* const kKeys[] = {"Up, Down, PgUp, PgDn   choose a process",
                              "h, ?                   this help",
                              "q, Esc                 back, quit"};
 
-// A key in a line of text.
+// Applies a key to a line of text.
 void Edit(int key, std::string& text) {
   if (key == kKeyBackspace) {
     if (!text.empty()) text.pop_back();
@@ -200,7 +200,7 @@ void TopModel::Move(int64_t by) {
   selected_ = rows[static_cast<size_t>(next)]->process.summary.process_id;
 }
 
-// To the next or the last column, as they stand on the screen.
+// Moves to the next or the previous column, in the order of the screen.
 void TopModel::Step(int by) {
   const auto count = static_cast<int>(std::size(kColumns));
   column_ = static_cast<size_t>((static_cast<int>(column_) + by + count) % count);

@@ -23,7 +23,7 @@
 
 namespace heaptap::cli {
 
-// Keys besides letters, which are themselves.
+// Keys besides letters. A letter stands for itself.
 enum TopKey : int { kKeyUp = 1000, kKeyDown, kKeyLeft, kKeyRight, kKeyPageUp, kKeyPageDown, kKeyHome, kKeyEnd };
 inline constexpr int kKeyEnter = '\n';
 inline constexpr int kKeyEscape = 27;

@@ -15,7 +15,7 @@ namespace heaptap::cli {
 
 class TopScreen {
  public:
-  // FailedPrecondition: stdin or stdout is no terminal, or one that cannot be drawn on (TERM).
+  // FailedPrecondition: stdin or stdout is not a terminal, or the terminal cannot be drawn on (TERM).
   static absl::StatusOr<std::unique_ptr<TopScreen>> Open();
   // Gives the terminal back as it was; SIGINT and SIGTERM do so too.
   ~TopScreen();

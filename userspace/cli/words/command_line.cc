@@ -41,7 +41,7 @@ size_t Edits(const std::string& from, const std::string& to) {
   return row.back();
 }
 
-// A check of the words for a number.
+// Checks that the word is a whole number.
 CLI::Option* Whole(CLI::Option* option) {
   return option->check(CLI::Validator(
       [](const std::string& text) {
@@ -143,7 +143,7 @@ Option Option::OneOf(const std::vector<std::string>& words) {
 }
 
 Option Option::Bytes() {
-  // Before the checks, which see the number.
+  // A transform runs before the checks, so the checks see the number.
   option_->transform(CLI::Validator(ReadSize, kNoDescription));
   return *this;
 }
@@ -205,7 +205,8 @@ Option Command::AddFlag(const std::string& names, bool& value, const std::string
 }
 Option Command::AddFlag(const std::string& name, int value_without, int& value, const std::string& help) {
   CLI::Option* option = app_->add_flag(absl::StrCat(name, "{", value_without, "}"), value, help);
-  // CLI11 counts flags with an integer: it adds their values, and sets, and since 2.4 checks, 0 for an absent one.
+  // CLI11 counts flags with an integer: it adds their values. For an absent flag it sets 0, and since 2.4 also checks
+  // it.
   option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)->force_callback(false)->default_str("");
   return Option(option);
 }

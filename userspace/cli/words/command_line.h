@@ -109,7 +109,7 @@ class CommandLine {
   ~CommandLine();
 
   Command AddCommand(const std::string& name, const std::string& help);
-  // Lines to show, besides one about it, if the command line has no words at all.
+  // Lines to show if the command line has no words at all, besides one that says so.
   void ForAStart(std::vector<std::string> lines) { for_a_start_ = std::move(lines); }
   // Sets variables without running an action. InvalidArgument: an invalid word; the message says which and why.
   absl::Status Parse(std::vector<std::string> words);

@@ -18,7 +18,7 @@ constexpr size_t kWidth = 80;
 constexpr size_t kHelpColumn = 30;
 
 // The words in lines of at most kWidth letters that begin at `indent`; a longer word has its own line. `line`: what the
-// first line has already. Ends of lines in the text stay.
+// first line holds already. Line ends in the text are kept.
 std::string Wrap(absl::string_view text, std::string line, size_t indent) {
   std::string lines;
   const auto end_line = [&] {
@@ -52,7 +52,7 @@ std::string HelpText::make_description(const CLI::App* app) const { return Wrap(
 
 std::string HelpText::make_usage(const CLI::App* app, std::string name) const {
   std::string usage = CLI::Formatter::make_usage(app, std::move(name));
-  // CLI11 knows nothing of the words behind the options.
+  // CLI11 knows nothing of the words after the options.
   if (app->get_prefix_command()) usage.insert(usage.find_last_not_of('\n') + 1, " [--] PROGRAM [ARGUMENTS...]");
   return usage;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How --help looks. Only command_line.cc includes this: all else knows nothing of CLI11.
+// How --help looks. Only command_line.cc includes this: no other file knows of CLI11.
 #ifndef HEAPTAP_USERSPACE_CLI_WORDS_HELP_TEXT_H_
 #define HEAPTAP_USERSPACE_CLI_WORDS_HELP_TEXT_H_
 
@@ -10,7 +10,7 @@
 namespace heaptap::cli {
 
 // Lines of at most 80 letters, and the values of options as people write them. Which options exclude each other is left
-// out: of the many views of a report, each would name all others. Who combines two of them is told.
+// out: each of the many views of a report would name all others. A user who combines two of them gets a message.
 class HelpText : public CLI::Formatter {
  public:
   std::string make_description(const CLI::App* app) const override;

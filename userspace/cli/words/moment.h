@@ -18,10 +18,10 @@ namespace heaptap::cli {
 // another text, or a moment in the future.
 absl::StatusOr<absl::Time> ParseMoment(absl::string_view text, absl::Time now, absl::TimeZone zone);
 
-// NAME@MOMENT, or NAME@last: the last moment that is known of it, also after its end.
+// NAME@MOMENT, or NAME@last: the last moment that is known of NAME, even after its end.
 struct NamedMoment {
   std::string name;  // or a PID
-  absl::Time time;   // of NAME@last: now
+  absl::Time time;   // for NAME@last: now
   bool is_last = false;
 };
 // None: there is no '@'.

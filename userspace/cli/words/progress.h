@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One line on stderr that says how far a long work is, if stderr is a terminal. It appears after a second, so that
-// short work shows none, and is removed at the end.
+// One line on stderr that says how far a long task is, if stderr is a terminal. It appears after a second, so that a
+// short task shows none, and is removed at the end.
 #ifndef HEAPTAP_USERSPACE_CLI_WORDS_PROGRESS_H_
 #define HEAPTAP_USERSPACE_CLI_WORDS_PROGRESS_H_
 

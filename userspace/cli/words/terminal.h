@@ -8,7 +8,7 @@
 
 namespace heaptap::cli {
 
-// The columns of the terminal that this descriptor is; 0: it is none.
+// The columns of the terminal at this descriptor; 0: it is not a terminal.
 size_t TerminalWidth(int fd);
 
 }  // namespace heaptap::cli

@@ -45,7 +45,7 @@ absl::Status WriteWholeFile(const std::string& path, absl::string_view contents,
     return Failure(path, "it exists and is not a regular file; use -o - for stdout");
   }
   std::string temporary = absl::StrCat(path, ".XXXXXX");
-  // Mode 0600.
+  // mkostemp creates the file with mode 0600.
   base::FileDescriptor file(mkostemp(temporary.data(), O_CLOEXEC));
   if (!file.valid()) return Failure(path, strerror(errno));
   absl::Cleanup remove = [&temporary] { unlink(temporary.c_str()); };
