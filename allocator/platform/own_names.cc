@@ -23,8 +23,7 @@ extern const ElfW(Ehdr) __ehdr_start __attribute__((visibility("hidden")));
 namespace heaptap {
 namespace {
 
-// Protect changes whole pages, the unit of protection on x86-64.
-
+// Changes the protection of whole pages, its unit on x86-64.
 bool Protect(const void* address, size_t bytes, int protection) {
   const uintptr_t begin = RoundDown(reinterpret_cast<uintptr_t>(address), kPageSize);
   const uintptr_t end = RoundUp(reinterpret_cast<uintptr_t>(address) + bytes, kPageSize);

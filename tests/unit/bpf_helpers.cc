@@ -25,7 +25,7 @@ const char* NameOf(const void* map) {
   abort();
 }
 
-// Counts an update of a map. 0, or the error with which it shall fail.
+// Counts an update of a map. 0, or the error with which it must fail.
 long NextFailure(const char* map) {
   Kernel& kernel = Kernel::Current();
   const Failure& failure = kernel.failure;

@@ -179,7 +179,7 @@ TEST_F(UpkeepTest, StatesAreSavedOfProcessesThatStay) {
   EXPECT_EQ(States(), before + 1);
 }
 
-// But a recorder that goes on with the recording shall know them.
+// But a recorder that goes on with the recording must know them.
 TEST_F(UpkeepTest, StatesOfYoungProcessesAreSavedAtTheEnd) {
   const size_t before = States();
   recorder_->Leave();

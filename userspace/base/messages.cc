@@ -72,7 +72,7 @@ struct Queue {
     lines.push_back(std::move(line));
   }
 
-  // Waits for the next line. None: the thread shall end.
+  // Waits for the next line. None: the thread must end.
   std::optional<std::string> Take() {
     MutexLock lock(&mutex);
     is_writing = false;

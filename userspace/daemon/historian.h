@@ -130,7 +130,7 @@ class Historian {
   absl::Status AddPaths(Turn& turn, Known& known, std::vector<HistoryNames::Task>& tasks);
   // Also ends the processes that an earlier daemon has left, once all running processes are known.
   absl::Status EndProcesses(absl::Time now, const profile::Survey& survey, const std::vector<Gone>& gone);
-  bool SleepUntil(base::Instant end);         // or until somebody asks for a round; false: the thread shall stop
+  bool SleepUntil(base::Instant end);         // or until somebody asks for a round; false: the thread must stop
   uint64_t BeginRound();                      // returns the calls of WriteNow so far
   void EndRound(uint64_t asked, bool is_ok);  // `asked`: what BeginRound returned
 

@@ -55,7 +55,7 @@ class Server {
   absl::Status StartThreads();
   void Accept();
   void AcceptFrom(bool is_unix);
-  // True: the server shall stop.
+  // True: the server must stop.
   bool Pause();
   void Work();
   struct Connection {

@@ -175,7 +175,7 @@ struct Target {
   std::optional<uint32_t> RequestedRate() const {
     return control->asked_lg_sample.has_value() ? control->asked_lg_sample : policy->lg_sample;
   }
-  // The rate that it shall have.
+  // The rate that it should have.
   uint32_t WantedRate() const {
     return std::min<uint32_t>(RequestedRate().value_or(image->lg_sample) + control->raised, HEAPTAP_MAX_LG_SAMPLE);
   }

@@ -76,8 +76,8 @@ struct Request {
 
 // Bounds of one job.
 struct Limits {
-  // 10,000 addresses of a program with 20 MB of debug information take a third of a second; this allows for a hundred
-  // times as much on a busy machine.
+  // 10,000 addresses of a program with 20 MB of debug information take a third of a second; this allows for sixty times
+  // as much on a busy machine.
   absl::Duration time = absl::Seconds(20);
   // The limit while the hands are ready to run: then the machine makes the job late, not the process. A value below
   // `time` has no effect.
