@@ -186,8 +186,9 @@ $(BUILD)/bpf/heaptap.skel.h: $(BUILD)/bpf/heaptap.bpf.o
 COLLECTOR_SOURCES := $(filter-out userspace/cli/main.cc,$(wildcard userspace/*/*.cc userspace/*/*/*.cc))
 # Builds from scratch compile the files in groups, each as one file: a header is read once for a group, and a template is
 # instantiated once, which takes less than half the time. A change of one file then costs its whole group, so builds for
-# people who change something compile each file alone. A folder stays as it was built first. Two files of a group must not define the same name in an anonymous
-# namespace. Neighbours, such as endpoints_*.cc, often do, so they go to different groups.
+# people who change something compile each file alone. A folder stays as it was built first. Two files of a group must not
+# define the same name in an anonymous namespace. Neighbours, such as endpoints_*.cc, often do, so they go to different
+# groups.
 GROUPED ?= $(if $(wildcard $(BUILD)/userspace/base/*.o),,$(wildcard $(BUILD)/userspace/group_0.o))
 GROUPS := 0 1 2 3
 GROUP_OBJECTS := $(GROUPS:%=group_%.o)
@@ -246,7 +247,8 @@ $(BUILD)/groups/group_%.cc: always
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 .PRECIOUS: $(BUILD)/groups/group_%.cc
 
-# GCC 12 takes insertions into a std::string for overlapping copies (GCC bug 105651), here after more inlining.
+# -Wno-restrict: in groups GCC 12 inlines more, and then takes insertions into a std::string for overlapping copies (GCC
+# bug 105651).
 $(BUILD)/userspace/group_%.o: $(BUILD)/groups/group_%.cc $(BUILD)/bpf/heaptap.skel.h
 	$(say) CXX "$@ ($(words $(call group_of,$*,$(COLLECTOR_SOURCES))) files)"
 	@mkdir -p $(@D)

@@ -20,7 +20,7 @@ def recording(folder):
             [], {"LD_PRELOAD": "libjemalloc.so.2", "MALLOC_CONF": "prof:true,lg_prof_sample:0"}),
         "heaptap run --exact": ([harness.HEAPTAP, "run", "--exact", "--"], {}),
     }
-    # Arguments of the program by column. A change of the mappings between two samples makes the rule cache useless.
+    # Arguments of the program by column. A change of the mappings between two samples makes bpf/code.bpf.h's first cache useless.
     columns = {"2 frames": ["2", PAIRS], "18 frames": ["18", PAIRS],
                "30 frames, each after an mmap": ["30", PAIRS_BETWEEN_MAPPINGS, "mapping"]}
     times = {way: {column: [] for column in columns} for way in ways}
