@@ -18,6 +18,7 @@
  *   groups     0 to HEAPTAP_MAX_GROUPS - 1   -> control group of version 2
  *   owners     struct heaptap_owner_key      -> the user whose subordinate ids these are
  *   programs   enum heaptap_probe            -> the program that `probe_any` calls for a site
+ *   areas      1 to HEAPTAP_AREA_SLOTS - 1   -> the memory of an area (contract.h), an array of pages
  *   events     ring buffer                   <- struct heaptap_event (bpf/events.h)
  *
  * Unwind tables have maps of their own (bpf/unwind.h).
@@ -159,10 +160,14 @@ struct heaptap_process {
   __u32 mappings;          /* number of changes of the process's mappings that were noticed */
   __u32 ended;             /* in `unnoticed`: the exit code, as in HEAPTAP_EVENT_EXIT */
   __u32 by_oom_kill;       /* in `unnoticed`: 1: the OOM killer ended the process */
-  __u32 stack_bytes;       /* how much of the stack a walk is expected to need; 0: unknown */
+  __u16 stack_bytes;       /* how much of the stack a walk is expected to need; 0: unknown */
+  __u16 area;              /* key of its first area in `areas`; 0: none */
   __u64 state_of_mappings; /* the kernel's own number for their state, at the latest look */
   __u64 pending;           /* address of the frees that the process holds back (struct heaptap_pending); 0: unknown */
 };
+
+/* Entries of `areas`, a mebibyte each. */
+#define HEAPTAP_AREA_SLOTS 256
 
 /* Control groups to which a recording of every process may be restricted. */
 #define HEAPTAP_MAX_GROUPS 16

@@ -78,6 +78,23 @@ int configure(struct heaptap_configure* argument) {
   return 0;
 }
 
+/* Enters the first area of a process.
+ *   run       when the collector gives the area to the process
+ *   reads     `processes`
+ *   changes   `processes`
+ *   if full   nothing is entered
+ *   cost      one look-up and a write */
+SEC("syscall")
+int give_area(struct heaptap_give_area* argument) {
+  __u32 tgid = argument->tgid;
+  struct heaptap_process* process = bpf_map_lookup_elem(&processes, &tgid);
+  if (!process || process->identity.id != argument->process_id || process->flags & HEAPTAP_PROCESS_SHARES_PARENT)
+    return 0;
+  process->area = argument->slot;
+  argument->done = 1;
+  return 0;
+}
+
 /* Stops recording a process; its books stay.
  *   run       when the collector detaches from the process, or finds an entry of a process that has ended
  *   reads     `processes`

@@ -27,6 +27,15 @@ struct heaptap_configure {
   __u32 reserved;
 };
 
+/* Argument of the program `give_area`: the first area of a process. */
+struct heaptap_give_area {
+  __u64 process_id; /* nothing happens if the process has another by now */
+  __u32 tgid;
+  __u32 slot; /* in `areas` */
+  __u32 done; /* its answer: 1 */
+  __u32 reserved;
+};
+
 /* Argument of the program `untrack`. */
 struct heaptap_untrack {
   __u32 tgid;

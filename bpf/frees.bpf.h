@@ -71,7 +71,7 @@ __noinline int take_frees_of(__u64 process_id, __u64 begin, __u64 count, struct 
 /* Notes where the process keeps the frees of its threads, from the address and the slot of one thread's frees. Returns
  * the number of that thread's frees. */
 static __always_inline __u64 note_frees(struct heaptap_process* process, __u64 begin, __u64 where) {
-  __u64 slot = where >> 32;
+  __u64 slot = HEAPTAP_WHERE_SLOT(where);
   __u64 pending = slot == 0 ? 0
                             : begin - offsetof(struct heaptap_slot, frees) - (slot - 1) * sizeof(struct heaptap_slot) -
                                   offsetof(struct heaptap_pending, slots);

@@ -8,6 +8,7 @@
  * The comment of a program names where it is attached, what it reads, what it changes, what happens when a map is full,
  * and what it costs. All programs on probes look up the process first; a process that is not recorded costs no more.
  */
+#include "bpf/areas.bpf.h"
 #include "bpf/books.bpf.h"
 #include "bpf/command_programs.bpf.h"
 #include "bpf/figures.bpf.h"
@@ -89,7 +90,10 @@ static __always_inline int record_sample(const struct sample* sample, struct rem
     count_loss(key.process_id, loss, object.weight);
     return 1;
   }
-  if (found.stack_loss != HEAPTAP_NO_LOSS) count_loss(key.process_id, found.stack_loss, object.weight);
+  if (found.stack_loss != HEAPTAP_NO_LOSS) {
+    count_loss(key.process_id, found.stack_loss, object.weight);
+    if (process->area) take_words_back(process->area, context->r9);
+  }
   if (name_id) {
     keep_heap_name(process->identity.user, key.process_id, object.tid, PT_REGS_PARM5(context));
     count_shared(&found.tally->allocated, object.size, object.weight);
@@ -150,6 +154,8 @@ int probe_sample(struct pt_regs* context) {
   const __u64 process_id = process->identity.id;
   struct scratch* scratch = take_stack(context, process, pid_tgid >> 32, process_id);
   if (!now) now = scratch ? time_of_tick(scratch) : bpf_ktime_get_ns();
+  if (is_numbered && scratch && process->area && !(process->flags & HEAPTAP_PROCESS_RECORDS))
+    tell_words(scratch, process->area, context->r9, PT_REGS_PARM4(context));
   struct removed removed = {};
   struct reuse reuse = {};
   if (is_numbered) {
@@ -176,6 +182,7 @@ int probe_sample(struct pt_regs* context) {
   };
   if (record_sample(&sample, &removed, &reuse)) {
     if (reuse.entry) *(volatile __u64*)&reuse.entry->serial = HEAPTAP_LIVE_NONE;
+    if (process->area) take_words_back(process->area, context->r9);
     count_removed(process, process_id, &removed);
   }
   count_costs(process, &process->costs.allocations, timed, now);

@@ -98,7 +98,25 @@ struct cred {
   kernel_cap_t cap_effective;
 };
 
+struct list_head {
+  struct list_head* next;
+};
+
+struct arch_uprobe {
+  char unused; /* of it only the place in struct uprobe is of interest */
+};
+
+struct uprobe {
+  struct list_head consumers; /* since Linux 6.12; before, a pointer */
+  struct arch_uprobe arch;
+};
+
+struct uprobe_task {
+  struct arch_uprobe* auprobe; /* of the probe whose programs run */
+};
+
 struct task_struct {
+  struct uprobe_task* utask;
   struct mm_struct* mm;
   int pid;
   int tgid;

@@ -15,7 +15,7 @@
 /* Reads `bytes` from RSP into the window, or less if not all of them can be read. */
 static __always_inline void begin_window(struct scratch* scratch, __u64 bytes) {
   __u64 begin = scratch->frame.rsp & ~7ULL;
-  __u64 bytes_of_page = WINDOW_BYTES - (begin & (WINDOW_BYTES - 1));
+  __u64 bytes_of_page = PAGE_BYTES - (begin & (PAGE_BYTES - 1));
   bytes &= ~7ULL;
   if (bytes == 0 || bytes > WINDOW_BYTES) bytes = bytes_of_page;
   long error = bpf_probe_read_user(scratch->window, bytes, (const void*)begin);
@@ -31,11 +31,10 @@ static __always_inline void begin_window(struct scratch* scratch, __u64 bytes) {
  * Returns 0, or a negative errno. */
 static __noinline int move_window(struct scratch* scratch, __u64 address) {
   if (!scratch) return -1; /* never */
-  scratch->words_read = WORDS_READ_LOST;
-  __u64 begin = address & ~(WINDOW_BYTES - 1ULL);
+  __u64 begin = address & ~(PAGE_BYTES - 1ULL);
   __u64 rsp = scratch->frame.rsp & ~7ULL;
   if (begin < rsp && rsp <= address) begin = rsp;
-  __u64 bytes = WINDOW_BYTES - (begin & (WINDOW_BYTES - 1));
+  __u64 bytes = PAGE_BYTES - (begin & (PAGE_BYTES - 1));
   int error = bpf_probe_read_user(scratch->window, bytes, (const void*)begin);
   scratch->window_begin = begin;
   scratch->window_bytes = error ? 0 : bytes;
@@ -58,14 +57,35 @@ static __always_inline int read_window(const struct scratch* scratch, __u64 addr
   return read_window_at(scratch, address - scratch->window_begin, word);
 }
 
-/* Returns 0, or another number if the memory cannot be read. */
-static __always_inline int read_word(struct scratch* scratch, __u64 address, __u64* word) {
-  if (!read_window(scratch, address, word)) return 0;
-  if (address & 7) return bpf_probe_read_user(word, sizeof(*word), (const void*)address);
-  return move_window(scratch, address) || read_window(scratch, address, word);
+/* Notes a word that decides where the walk goes. */
+static __always_inline void note_word(struct scratch* scratch, __u64 address, __u64 word) {
+  const __u64 distance = address - (scratch->registers[HEAPTAP_DWARF_RSP] & ~7ULL);
+  const __u32 index = scratch->words_read & (WORDS_READ_MAX - 1);
+  scratch->words_read +=
+      distance >> (64 - HEAPTAP_WORD_DISTANCE_SHIFT + 3) == 0 && (distance & 7) == 0 && word <= HEAPTAP_WORD_VALUE
+          ? 1
+          : WORDS_READ_LOST;
+  scratch->words[index] = distance / 8 << HEAPTAP_WORD_DISTANCE_SHIFT | word;
 }
 
+/* Reads and notes a word. Returns 0, or another number if the memory cannot be read. */
+static __always_inline int read_word(struct scratch* scratch, __u64 address, __u64* word) {
+  if (read_window(scratch, address, word)) {
+    int error;
+    if (address & 7) {
+      error = bpf_probe_read_user(word, sizeof(*word), (const void*)address);
+    } else {
+      error = move_window(scratch, address) || read_window(scratch, address, word);
+    }
+    if (error) return error;
+  }
+  note_word(scratch, address, *word);
+  return 0;
+}
+
+/* Only RSP and RBP are compared before a stack is found again. */
 static __always_inline int read_register(struct scratch* scratch, __u32 number, __u64* word) {
+  scratch->words_read += WORDS_READ_LOST;
   *word = scratch->registers[number & 15];
   return 0;
 }

@@ -123,6 +123,7 @@ static __always_inline void reset_books(__u32 tgid, __u64 request) {
   if (__sync_val_compare_and_swap(&process->identity.id, ended_id, id) != ended_id) return;
   /* Without room, the event is the only report of the end. */
   save_ended(&ended, tgid, HEAPTAP_PROCESS_RESET);
+  process->area = 0; /* its counts belong to the books that have ended */
   process->figures = (struct heaptap_figures){};
   process->marks = heaptap_first_marks(&process->triggers);
   /* If this event is lost, the collector still finds that the PID has another process id. */

@@ -8,6 +8,7 @@
 #ifndef HEAPTAP_SCRATCH_BPF_H_
 #define HEAPTAP_SCRATCH_BPF_H_
 
+#include "allocator/include/heaptap/contract.h"
 #include "bpf/books.h"
 #include "bpf/kernel.h"
 #include "bpf/unwind.h"
@@ -17,12 +18,15 @@
 
 /* A read of any length costs as much as ten frames. So a walk first reads what it is expected to need
  * (heaptap_process.stack_bytes), and later up to the end of a page: the next page may be unmapped. */
-#define WINDOW_BYTES 4096
+#define PAGE_BYTES 4096
+#define WINDOW_BYTES (4 * PAGE_BYTES)
 
-/* The most words that a walk may have read if the next walk is to find its stack again. A frame has one or two. */
-#define WORDS_READ_MAX 64
-/* The walk did more than read words of its first window. */
+/* The most words that may have decided a walk if the next walk is to find its stack again. A frame has one or two. */
+#define WORDS_READ_MAX 512
+/* Something else decided the walk too. */
 #define WORDS_READ_LOST (1U << 16)
+/* In place of the address of an RBP that is to be noted. */
+#define RBP_IS_NOTED 0
 
 /* A mapping of code that a walk has passed, and the table of its file. */
 struct known_mapping {
@@ -56,9 +60,12 @@ struct scratch {
   __u64 window_begin;  /* address in the process */
   __u64 window_bytes;
   __u64 window[WINDOW_BYTES / 8];
-  /* The words that the walk has read, and their places in the window. */
+  /* Where frame.rbp was read. Most functions save an RBP that holds data, so the word is noted only if it decides where
+   * a frame is. */
+  __u64 rbp_at;
+  /* The words that decided the walk, from the innermost frame outwards: HEAPTAP_WORD_*, as distances from RSP of
+   * frame 0. */
   __u32 words_read;
-  __u16 words_at[WORDS_READ_MAX];
   __u64 words[WORDS_READ_MAX];
   __u64 stack_id;
   struct heaptap_stack stack;

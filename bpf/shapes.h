@@ -33,6 +33,7 @@ HEAPTAP_ASSERT_STRUCT(heaptap_figures, 40, tallies, 32);
 HEAPTAP_ASSERT_STRUCT(heaptap_file, 32, last_used, 24);
 HEAPTAP_ASSERT_STRUCT(heaptap_file_key, 16, generation, 12);
 HEAPTAP_ASSERT_STRUCT(heaptap_fold, 40, reserved, 36);
+HEAPTAP_ASSERT_STRUCT(heaptap_give_area, 24, reserved, 20);
 HEAPTAP_ASSERT_STRUCT(heaptap_identify, 32, inode_address, 24);
 HEAPTAP_ASSERT_STRUCT(heaptap_identity, 32, user, 28);
 HEAPTAP_ASSERT_STRUCT(heaptap_invalidate_rules, 8, reserved, 4);

@@ -73,6 +73,11 @@ struct heaptap_rows {
 #define HEAPTAP_RIP_RETURN 1 /* rip is a return address, so the rule of rip - 1 applies */
 #define HEAPTAP_RIP_GUESS 2  /* rip was found by the frame pointer of code without a rule */
 
+/* DWARF numbers of the registers that walks know by name. */
+#define HEAPTAP_DWARF_RBX 3
+#define HEAPTAP_DWARF_RBP 6
+#define HEAPTAP_DWARF_RSP 7
+
 /* The registers of a frame that a walk follows. */
 struct heaptap_unwind_frame {
   __u64 rip;

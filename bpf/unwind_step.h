@@ -35,7 +35,6 @@ enum heaptap_unwind_result {
 /* Indices into the 8-byte registers of struct sigcontext_64 by DWARF number, four bits each, lowest number first. */
 #define HEAPTAP_SIGCONTEXT_INDICES 0x76543210fa89becdULL
 #define HEAPTAP_SIGCONTEXT_RBX 11
-#define HEAPTAP_DWARF_RBX 3
 
 /* A register by DWARF number; 0 on success. No compiler asks this way for RBP or RSP, but a hostile table may. */
 static inline int heaptap_unwind_other(const struct heaptap_unwind_frame* frame, __u32 number, void* context,

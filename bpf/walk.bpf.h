@@ -32,9 +32,19 @@ static __always_inline __u64 hash_file(__u64 files, __u64 rule) {
 /* Frames between two calls of the loop's callback. A call costs half a frame; the verifier checks every frame. */
 #define FRAMES_AT_ONCE 16
 
+/* Calls of the loop's callback that a frame takes at most: one finds its rule, one moves the window, one walks. */
+#define CALLS_PER_FRAME 3
+
 struct walk {
   struct scratch* scratch;
 };
+
+/* Notes the RBP of a frame, unless it is noted, or the RBP of frame 0. */
+static __always_inline void note_rbp(struct scratch* scratch, __u64 rbp) {
+  if (scratch->rbp_at == RBP_IS_NOTED) return;
+  note_word(scratch, scratch->rbp_at, rbp);
+  scratch->rbp_at = RBP_IS_NOTED;
+}
 
 enum next_frame {
   NO_FRAME, /* the walk is over */
@@ -42,18 +52,29 @@ enum next_frame {
   FRAME_PERHAPS_SIMPLE,
 };
 
-/* Reads a word of the window, and notes the read. Returns 0, or 1 if the word is not in the window. */
-static __always_inline int read_and_note(struct scratch* scratch, __u64 address, __u64* word) {
-  const __u64 offset = address - scratch->window_begin;
-  if (read_window_at(scratch, offset, word)) return 1;
-  const __u32 index = scratch->words_read++ % WORDS_READ_MAX;
-  scratch->words_at[index] = offset;
-  scratch->words[index] = *word;
-  return 0;
+/* Whether a rule is of the common kind: the CFA from RSP or RBP, the return address below it, RBP saved or unchanged.
+ */
+static __always_inline int is_simple(__u32 rule) {
+  const __u32 cfa_kind = heaptap_unwind_cfa_kind(rule);
+  const __u32 rbp_kind = heaptap_unwind_rbp_kind(rule);
+  return (cfa_kind == HEAPTAP_CFA_RSP || cfa_kind == HEAPTAP_CFA_RBP) &&
+         heaptap_unwind_ra_kind(rule) == HEAPTAP_RA_AT_CFA &&
+         (rbp_kind == HEAPTAP_RBP_AT_CFA || rbp_kind == HEAPTAP_RBP_SAME);
 }
 
-/* Walks up like heaptap_unwind_add(), as long as frames are of the common kind: a rule in the cache, the CFA from RSP
- * or RBP, memory in the window. A function of its own, so that its part of the stack does not add to the part of
+/* REQUIRES: is_simple(rule) */
+static __always_inline __u64 simple_cfa(const struct heaptap_unwind_frame* frame, __u32 rule) {
+  return (heaptap_unwind_cfa_kind(rule) == HEAPTAP_CFA_RSP ? frame->rsp : frame->rbp) +
+         8 * (__s64)heaptap_unwind_cfa_parameter(rule);
+}
+
+/* Where a rule of the common kind finds the caller's RBP. REQUIRES: its RBP kind is HEAPTAP_RBP_AT_CFA. */
+static __always_inline __u64 simple_rbp_at(__u32 rule, __u64 cfa) {
+  return cfa + 8 * (__s64)heaptap_unwind_rbp_parameter(rule);
+}
+
+/* Walks up like heaptap_unwind_add(), as long as frames are of the common kind, their rules are in the cache, and their
+ * words in the window. A function of its own, so that its part of the stack does not add to the part of
  * walk_frame(). */
 __noinline enum next_frame walk_simple_frames(struct scratch* scratch) {
   if (!scratch) return NO_FRAME; /* never */
@@ -69,28 +90,25 @@ __noinline enum next_frame walk_simple_frames(struct scratch* scratch) {
     __u64 found = find_cached_rule(salt, pc);
     if (found == 0) found = find_known_rule(scratch, pc);
     const __u32 rule = found;
-    __u32 cfa_kind = heaptap_unwind_cfa_kind(rule);
-    __u32 rbp_kind = heaptap_unwind_rbp_kind(rule);
     if (rule == HEAPTAP_CFA_END) {
       next = NO_FRAME;
       files = hash_file(files, found);
     }
-    if (cfa_kind != HEAPTAP_CFA_RSP && cfa_kind != HEAPTAP_CFA_RBP) break;
-    if (heaptap_unwind_ra_kind(rule) != HEAPTAP_RA_AT_CFA) break;
-    __u64 cfa = cfa_kind == HEAPTAP_CFA_RSP ? frame.rsp : frame.rbp;
-    cfa += 8 * (__s64)heaptap_unwind_cfa_parameter(rule);
+    if (!is_simple(rule)) break;
+    const __u64 cfa = simple_cfa(&frame, rule);
     __u64 rip;
     __u64 rbp = frame.rbp;
-    if (cfa <= frame.rsp || read_and_note(scratch, cfa - 8, &rip) || rip == 0) break;
-    if (rbp_kind == HEAPTAP_RBP_AT_CFA) {
-      if (read_and_note(scratch, cfa + 8 * (__s64)heaptap_unwind_rbp_parameter(rule), &rbp)) break;
-    } else if (rbp_kind != HEAPTAP_RBP_SAME) {
-      break;
-    }
+    if (cfa <= frame.rsp || read_window(scratch, cfa - 8, &rip) || rip == 0) break;
+    const __u64 rbp_at = simple_rbp_at(rule, cfa);
+    const int saves_rbp = heaptap_unwind_rbp_kind(rule) == HEAPTAP_RBP_AT_CFA;
+    if (saves_rbp && read_window(scratch, rbp_at, &rbp)) break;
     /* Read from memory: for a number in a register, the verifier would follow the loop anew for each bound that it
      * finds. */
     const __u32 count = *(volatile __u32*)&scratch->stack.count;
     if (count >= HEAPTAP_MAX_WALK) break;
+    if (heaptap_unwind_cfa_kind(rule) == HEAPTAP_CFA_RBP) note_rbp(scratch, frame.rbp);
+    note_word(scratch, cfa - 8, rip);
+    if (saves_rbp) scratch->rbp_at = rbp_at;
     frame.rip = rip;
     frame.rsp = cfa;
     frame.rbp = rbp;
@@ -121,17 +139,46 @@ static __noinline __u64 hash_frames(const struct scratch* scratch) {
   return hash;
 }
 
-/* One frame up, of any kind. Returns 1 when the walk is over. */
+/* Whether the words that a rule of the common kind reads are in the window. */
+static __always_inline int holds_frame(const struct scratch* scratch, __u32 rule) {
+  const __u64 cfa = simple_cfa(&scratch->frame, rule);
+  __u64 word;
+  if (read_window(scratch, cfa - 8, &word)) return 0;
+  return heaptap_unwind_rbp_kind(rule) == HEAPTAP_RBP_SAME || !read_window(scratch, simple_rbp_at(rule, cfa), &word);
+}
+
+/* Moves the window to a frame of the common kind. Returns 1 if walk_simple_frames() can go on; 0 if the words were in
+ * the window before, or cannot be. */
+static __noinline int reach_simple_frame(struct scratch* scratch, __u32 rule) {
+  if (!scratch) return 0; /* never */
+  if (holds_frame(scratch, rule)) return 0;
+  const __u64 begin = scratch->frame.rsp & ~7ULL;
+  const __u64 end = (simple_cfa(&scratch->frame, rule) + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1ULL);
+  const __u64 bytes = end - begin;
+  if (bytes > WINDOW_BYTES) return 0;
+  const long error = bpf_probe_read_user(scratch->window, bytes, (const void*)begin);
+  scratch->window_begin = begin;
+  scratch->window_bytes = error ? 0 : bytes;
+  return holds_frame(scratch, rule);
+}
+
+/* One frame up, of any kind, or what walk_simple_frames() needs to go on. Returns 1 when the walk is over. */
 __noinline long walk_frame(struct scratch* scratch) {
   if (!scratch) return 1; /* never */
-  scratch->words_read = WORDS_READ_LOST;
   struct heaptap_stack* stack = &scratch->stack;
-  __u64 rule = find_rule(scratch, scratch->frame.rip - (scratch->rip_bits & HEAPTAP_RIP_RETURN));
+  const __u64 pc = scratch->frame.rip - (scratch->rip_bits & HEAPTAP_RIP_RETURN);
+  const int was_cached = find_cached_rule(scratch->salt, pc) != 0;
+  const __u64 rule = find_rule(scratch, pc);
   if (rule & RULE_MISSING) {
     stack->end = rule & RULE_LATE ? HEAPTAP_STACK_UNFINISHED : HEAPTAP_STACK_NO_CODE;
     return 1;
   }
+  if (is_simple(rule) && (!was_cached || reach_simple_frame(scratch, rule))) return 0;
+  const __u32 cfa_kind = heaptap_unwind_cfa_kind(rule);
   scratch->files = hash_file(scratch->files, rule);
+  if (cfa_kind != HEAPTAP_CFA_END) note_rbp(scratch, scratch->frame.rbp);
+  /* Code without a rule is mostly made at run time, and may change. */
+  if (cfa_kind == HEAPTAP_CFA_NONE) scratch->words_read += WORDS_READ_LOST;
   if (heaptap_unwind_add(stack, &scratch->frame, &scratch->rip_bits, rule, scratch)) return 1;
   scratch->hash = hash_word(scratch->hash, scratch->frame.rip);
   return 0;
@@ -199,10 +246,10 @@ static __always_inline void expect_stack(struct heaptap_process* process, __u64 
       wanted > expected ? wanted : expected - (expected - wanted + STACK_BYTES_PATIENCE - 1) / STACK_BYTES_PATIENCE;
 }
 
-/* Whether the latest walk of the buffer began with these registers. A walk that uses another register has
- * WORDS_READ_LOST, so its stack is never reused. */
+/* Whether the latest walk of the buffer began with these registers. A walk that uses another register is never
+ * repeated (WORDS_READ_LOST). */
 static __always_inline int began_here(const struct scratch* scratch, const struct pt_regs* context) {
-  return scratch->registers[7] == context->sp && scratch->registers[6] == context->bp &&
+  return scratch->registers[HEAPTAP_DWARF_RSP] == context->sp && scratch->registers[HEAPTAP_DWARF_RBP] == context->bp &&
          scratch->stack.frames[0] == context->ip;
 }
 
@@ -211,11 +258,15 @@ static __always_inline int began_here(const struct scratch* scratch, const struc
 __noinline int would_read_the_same(const struct scratch* scratch) {
   if (!scratch) return 0; /* never */
   const __u32 count = scratch->words_read;
-  if (count > WORDS_READ_MAX || scratch->stack.end != HEAPTAP_STACK_WHOLE) return 0;
+  if (count > WORDS_READ_MAX) return 0;
+  if (scratch->stack.end != HEAPTAP_STACK_WHOLE && scratch->stack.end != HEAPTAP_STACK_TRUNCATED) return 0;
   for (__u32 i = 0; i < WORDS_READ_MAX; i++) {
     if (i >= count) break;
+    const __u64 expected = scratch->words[i];
     __u64 word;
-    if (read_window_at(scratch, scratch->words_at[i], &word) || word != scratch->words[i]) return 0;
+    if (read_window_at(scratch, expected >> HEAPTAP_WORD_DISTANCE_SHIFT << 3, &word) ||
+        word != (expected & HEAPTAP_WORD_VALUE))
+      return 0;
   }
   return 1;
 }
@@ -236,8 +287,9 @@ static __always_inline void walk_stack(struct pt_regs* context, struct heaptap_p
   scratch->stack.count = 1;
   scratch->stack.end = HEAPTAP_STACK_TRUNCATED;
   scratch->words_read = 0;
+  scratch->rbp_at = RBP_IS_NOTED;
   struct walk walk = {.scratch = scratch};
-  bpf_loop(HEAPTAP_MAX_WALK, walk_frames, &walk, 0);
+  bpf_loop(CALLS_PER_FRAME * HEAPTAP_MAX_WALK, walk_frames, &walk, 0);
   close_walk(scratch);
   expect_stack(process, scratch->frame.rsp - PT_REGS_SP(context));
 }

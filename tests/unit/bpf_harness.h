@@ -20,6 +20,7 @@
 #include "bpf/commands.h"
 #include "bpf/events.h"
 #include "bpf/unwind.h"
+#include "heaptap/contract.h"
 #include "tests/unit/bpf_host.h"
 
 namespace heaptap::harness {
@@ -159,7 +160,10 @@ class Kernel {
   std::vector<Mapping> mappings;
   std::map<uint64_t, std::vector<uint8_t>> memory;
   uint64_t lock_sequence = 1;
-  uint64_t arguments = 0;  // their address, as given to the first stack's program
+  uint64_t arguments = 0;                                  // their address, as given to the first stack's program
+  std::map<uint32_t, std::vector<heaptap_mailbox>> areas;  // their pages, by slot
+
+  int listeners = 1;  // of the site: 1 or 2
 
   // What a program learns of its call.
   uint64_t cookie = 0;

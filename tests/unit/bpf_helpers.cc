@@ -45,6 +45,14 @@ std::vector<std::string> g_keys;
 void* host_map_lookup_elem(const void* map, const void* key) {
   Kernel& kernel = Kernel::Current();
   kernel.calls.lookup++;
+  const uint32_t number = *static_cast<const uint32_t*>(key);
+  if (map == host_areas) {
+    const auto found = kernel.areas.find(number);
+    return found == kernel.areas.end() ? nullptr : &found->second;
+  }
+  for (auto& [slot, pages] : kernel.areas) {
+    if (map == &pages) return number < pages.size() ? &pages[number] : nullptr;
+  }
   if (kernel.before_lookup) kernel.before_lookup(NameOf(map));
   return kernel.FindMap(map)->Find(key);
 }
@@ -164,6 +172,15 @@ struct task_struct* host_get_current_task_btf(void) {
     mm_struct___seqcount sequence;
   } memory;
   static task_struct task;
+  static uprobe probe;
+  static list_head consumers[2];
+  static uprobe_task running = {.auprobe = &probe.arch};
+  // A ring of the listeners.
+  const bool is_only = Kernel::Current().listeners == 1;
+  probe.consumers.next = &consumers[0];
+  consumers[0].next = is_only ? &probe.consumers : &consumers[1];
+  consumers[1].next = &probe.consumers;
+  task.utask = &running;
   static cred credentials;
   credentials.cap_effective.val = Kernel::Current().is_privileged ? 1ULL << CAP_SYS_ADMIN : 0;
   task.cred = &credentials;

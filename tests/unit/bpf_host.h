@@ -64,6 +64,8 @@ struct host_map {
 };
 extern const struct host_map host_maps[];
 extern const __u32 host_map_count;
+/* The map of areas. */
+extern const void* const host_areas;
 
 /* The programs (bpf/README.md). */
 int probe_sample(struct pt_regs* context);
@@ -117,6 +119,7 @@ __u64 host_find_in_table(const struct heaptap_file* file, __u64 offset);
 #define SEC(name)
 #define __uint(name, value) int(*name)[value]
 #define __type(name, value) __typeof__(value)* name
+#define __array(name, value) value*(*name)
 
 #undef __always_inline
 #define __always_inline inline __attribute__((always_inline))
@@ -134,6 +137,7 @@ __u64 host_find_in_table(const struct heaptap_file* file, __u64 offset);
 static __always_inline __u64 first_argument(struct pt_regs* context) { return PT_REGS_PARM1(context); }
 
 #define bpf_core_field_exists(field) host_field_exists(#field)
+#define bpf_core_field_offset(type, field) __builtin_offsetof(type, field)
 /* From a pointer, one field or the field of a field. */
 #define BPF_CORE_READ(...) HOST_READ_OF(__VA_ARGS__, HOST_READ_FAR, HOST_READ_NEAR, )(__VA_ARGS__)
 #define HOST_READ_OF(from, field, last, read, ...) read

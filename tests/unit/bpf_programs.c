@@ -21,6 +21,7 @@ const struct host_map host_maps[] = {
     MAP(name_places), MAP(records),     MAP(users),   MAP(owners),
 };
 const __u32 host_map_count = COUNT_OF(host_maps);
+const void* const host_areas = &areas;
 
 __u64 host_take_stack(struct host_context* context, struct heaptap_stack* stack) {
   struct scratch* scratch =

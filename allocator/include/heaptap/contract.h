@@ -108,6 +108,8 @@ extern "C" {
  * Keys:
  *   - lg_prof_sample:N    sets `collector_lg_sample` (below)
  *   - collector:PID       sets `collector_pid` (below), and `collector_follows` to 1
+ *   - areas:BOOL          adds HEAPTAP_COLLECTOR_GIVES_AREAS to `collector_follows`
+ *   - verify_counts:BOOL  compares each stack that is known with the kernel's (for tests)
  *   - prof_seed:N         makes the sampler's random numbers repeatable (for tests)
  *   - drop_deepbind:BOOL  whether dlopen ignores RTLD_DEEPBIND (true): a library opened with it would free this
  *                          allocator's blocks with libc's free
@@ -160,9 +162,10 @@ struct heaptap_statistics {
 /* Bytes of heaptap_control.host, with a NUL. */
 #define HEAPTAP_HOST_BYTES 48
 
-/* Values of heaptap_control.collector_follows; 0: neither. */
-#define HEAPTAP_COLLECTOR_FOLLOWS 1u /* it records forked children too */
-#define HEAPTAP_COLLECTOR_LEFT 2u    /* it no longer records this process; collector_pid is 0 */
+/* Bits of heaptap_control.collector_follows. */
+#define HEAPTAP_COLLECTOR_FOLLOWS 1u     /* it records forked children too */
+#define HEAPTAP_COLLECTOR_LEFT 2u        /* alone: it no longer records this process; collector_pid is 0 */
+#define HEAPTAP_COLLECTOR_GIVES_AREAS 4u /* it answers HEAPTAP_ASK_AREA */
 
 /*
  * The control block. Constant after the first allocation, except for fields with another comment. Every field is
@@ -224,6 +227,71 @@ struct heaptap_pending {
 
 /* The number of frees, and the number of their slot: from 1 on; 0: they are in no slot. */
 #define HEAPTAP_WHERE(slot, count) ((uint64_t)(slot) << 32 | (count))
+/* With a sample also the number of the thread's mailbox; 0: it has none. */
+#define HEAPTAP_WHERE_MAILBOX_SHIFT 48
+#define HEAPTAP_WHERE_SLOT(where) ((uint32_t)((where) >> 32) & 0xffffu)
+
+/*
+ * AREAS. Where every allocation is a sample, the trap into the kernel takes nearly all of the time. So a process may
+ * count most samples itself, in memory that it shares with the kernel and the collector, and that outlives it: areas,
+ * which it asks the collector for (HEAPTAP_ASK_AREA).
+ *
+ * An area consists of pages. In the first area, page 0 is the head, the next HEAPTAP_MAILBOXES pages are mailboxes, and
+ * all others hold counts. In further areas all pages hold counts. The process numbers its mailboxes and counts.
+ *
+ * A thread that has a mailbox passes its number with each sample that it reports. If the stack of the sample is one
+ * that can be known again, the kernel writes into the mailbox which words of the thread's stack have decided the walk.
+ * Where a later sample of the thread begins in the same frame, and these words have the same values, it has the same
+ * stack. The thread counts such a sample, and the free of its block, in a struct heaptap_counts, and reports neither.
+ * So each sample is either in the kernel's tallies or in the counts, and the sum of both is what the thread has
+ * allocated.
+ *
+ * What a process writes there is trusted for its own books only.
+ */
+#define HEAPTAP_AREA_PAGE_BYTES 4096
+#define HEAPTAP_AREA_PAGES 256
+#define HEAPTAP_AREA_BYTES (HEAPTAP_AREA_PAGES * HEAPTAP_AREA_PAGE_BYTES)
+#define HEAPTAP_MAILBOXES 63
+/* The most areas of a process. */
+#define HEAPTAP_AREAS 64
+
+/* Page 0 of the first area. Written by the collector. */
+struct heaptap_area_head {
+  /* Who reads the counts, as in heaptap_control; 0: nobody does any more. While both differ, samples are reported. */
+  uint32_t collector_pid;
+  uint32_t reserved;
+};
+
+/* The most words of a stack that the kernel tells. */
+#define HEAPTAP_MAILBOX_WORDS 507
+
+/* A page. Written by the kernel during a sample of the thread. */
+struct heaptap_mailbox {
+  uint64_t serial;                       /* of the sample that the rest is about */
+  uint64_t stack_id;                     /* for heaptap_counts.stack_id */
+  uint64_t begin;                        /* the address from which distances count */
+  uint64_t end;                          /* of the mapping that holds the stack */
+  uint32_t count;                        /* words; 0: the stack cannot be known again */
+  uint32_t tid;                          /* for heaptap_counts.tid */
+  uint64_t words[HEAPTAP_MAILBOX_WORDS]; /* HEAPTAP_WORD_*, from the inner end of the stack outwards */
+};
+
+/* A word of a stack: its value, and in the upper bits its distance from heaptap_mailbox.begin in words. */
+#define HEAPTAP_WORD_DISTANCE_SHIFT 48
+#define HEAPTAP_WORD_VALUE ((UINT64_C(1) << HEAPTAP_WORD_DISTANCE_SHIFT) - 1)
+
+/* Samples of one thread at one stack. Written by the process. Their weights are their sizes. */
+struct heaptap_counts {
+  uint64_t stack_id; /* written before anything is counted; 0: not used yet */
+  uint32_t tid;      /* of the thread that allocates */
+  uint32_t reserved;
+  uint64_t objects; /* allocated */
+  uint64_t bytes;
+  uint64_t freed_objects; /* by this thread */
+  uint64_t freed_bytes;
+  uint64_t others_objects; /* freed by other threads */
+  uint64_t others_bytes;
+};
 
 /* The reason for a dump, as the letter in its name. */
 enum heaptap_dump_kind {
@@ -253,6 +321,10 @@ enum heaptap_ask_kind {
    * (lg_sample 0), the process sends this request when it starts and when it has opened a library, and waits for the
    * answer for at most HEAPTAP_TABLES_TIMEOUT_MILLISECONDS. */
   HEAPTAP_ASK_TABLES = 't',
+  /* Needs no file: `file_fd` is one end of a pair of sockets (AF_UNIX, SOCK_SEQPACKET), and `argument` the number of
+   * areas that the process has. The collector sends a packet of one byte with the descriptor of a new area, which the
+   * process maps (HEAPTAP_AREA_BYTES). A collector that gives no area sends nothing. */
+  HEAPTAP_ASK_AREA = 'a',
 };
 
 /* How long the process waits for unwind tables before it continues without them. The largest take half a second. */
@@ -346,6 +418,12 @@ HEAPTAP_ASSERT_AT(heaptap_waits, dump_turns, 4);
 HEAPTAP_ASSERT_AT(heaptap_waits, dump_answers, 8);
 HEAPTAP_ASSERT_AT(heaptap_waits, table_answers, 12);
 HEAPTAP_ASSERT_AT(heaptap_waits, dump_patience, 16);
+HEAPTAP_ASSERT_SHAPE(sizeof(struct heaptap_mailbox) == HEAPTAP_AREA_PAGE_BYTES, "heaptap_mailbox is not a page");
+HEAPTAP_ASSERT_AT(heaptap_mailbox, count, 32);
+HEAPTAP_ASSERT_AT(heaptap_mailbox, words, 40);
+HEAPTAP_ASSERT_SHAPE(sizeof(struct heaptap_counts) == 64, "heaptap_counts has another size");
+HEAPTAP_ASSERT_AT(heaptap_counts, objects, 16);
+HEAPTAP_ASSERT_AT(heaptap_counts, others_bytes, 56);
 HEAPTAP_ASSERT_SHAPE(sizeof(struct heaptap_slot) == 1024, "heaptap_slot has another size");
 HEAPTAP_ASSERT_AT(heaptap_slot, count, 0);
 HEAPTAP_ASSERT_AT(heaptap_slot, frees, 16);
