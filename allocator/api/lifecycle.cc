@@ -6,11 +6,13 @@
 #include "allocator/jemalloc/stats/print.h"
 #include "allocator/platform/libc.h"
 #include "allocator/process/process.h"
+#include "allocator/profiling/area_request.h"
 #include "allocator/profiling/code_tables.h"
 #include "allocator/profiling/dump.h"
 #include "allocator/profiling/profiling.h"
 #include "allocator/profiling/records.h"
 #include "allocator/profiling/triggers.h"
+#include "allocator/sampling/counting.h"
 #include "allocator/sampling/pending_frees.h"
 #include "allocator/sampling/sampled_blocks.h"
 
@@ -33,7 +35,10 @@ bool RegisterExits() {
          (!wants_dump || libc::AtExit(DumpAtExit));
 }
 
-void Start() { StartProfiling(); }
+void Start() {
+  StartProfiling();
+  if (ProcessConfiguration().verify_counts) counting::StartVerifying();
+}
 
 void Started() { AwaitTables(); }
 
@@ -43,6 +48,7 @@ void ResetAfterFork() {
   ResetRecordsAfterFork();
   ResetArenaNamesAfterFork();
   ResetCodeTablesAfterFork();
+  ResetAreaRequestAfterFork();
   ForgetHighWater();
 }
 

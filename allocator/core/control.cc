@@ -34,7 +34,7 @@ void Publish(const InitialValues& values) {
   block.lg_sample = values.lg_interval;
   block.collector_lg_sample = values.collector_lg_interval;
   block.collector_pid = values.collector_pid;
-  block.collector_follows = values.collector_pid != 0;
+  block.collector_follows = values.collector_pid != 0 ? values.collector_follows : 0;
   block.text_begin = reinterpret_cast<uint64_t>(values.text_begin);
   block.text_end = reinterpret_cast<uint64_t>(values.text_end);
   block.max_frames = values.max_frames;
@@ -49,9 +49,11 @@ void SetActive(bool is_active) { Write(::heaptap_control.active, is_active); }
 
 void SetOwnLgInterval(uint32_t lg_interval) { Write(::heaptap_control.lg_sample, lg_interval); }
 
-uint32_t CollectorPid() { return Read(::heaptap_control.collector_pid); }
+bool DoesCollectorFollow() { return (Read(::heaptap_control.collector_follows) & HEAPTAP_COLLECTOR_FOLLOWS) != 0; }
 
-bool DoesCollectorFollow() { return Read(::heaptap_control.collector_follows) == HEAPTAP_COLLECTOR_FOLLOWS; }
+bool DoesCollectorGiveAreas() {
+  return (Read(::heaptap_control.collector_follows) & HEAPTAP_COLLECTOR_GIVES_AREAS) != 0;
+}
 
 bool HasCollectorLeft() {
   return CollectorPid() == 0 && Read(::heaptap_control.collector_follows) == HEAPTAP_COLLECTOR_LEFT;

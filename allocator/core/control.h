@@ -42,6 +42,7 @@ struct InitialValues {
   uint32_t lg_interval;
   uint32_t collector_lg_interval;  // HEAPTAP_NO_RATE: the collector has set none
   uint32_t collector_pid;          // 0: no collector
+  uint32_t collector_follows;      // HEAPTAP_COLLECTOR_* of that collector
   uint32_t max_frames;
   const void* text_begin;
   const void* text_end;
@@ -72,9 +73,11 @@ inline uint32_t EffectiveLgInterval(uint32_t chosen = ChosenLgInterval()) {
 void SetOwnLgInterval(uint32_t lg_interval);
 
 // The PID that the collector of this process has written; 0: none has.
-uint32_t CollectorPid();
+inline uint32_t CollectorPid() { return __atomic_load_n(&::heaptap_control.collector_pid, __ATOMIC_RELAXED); }
 // Whether that collector records forked children too.
 bool DoesCollectorFollow();
+// Whether that collector gives areas (contract.h).
+bool DoesCollectorGiveAreas();
 // Whether the collector has said that it no longer records this process, and no other collector has come.
 bool HasCollectorLeft();
 // Erases the collector's PID and interval.

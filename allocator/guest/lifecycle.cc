@@ -9,6 +9,7 @@
 #include "allocator/guest/thread.h"
 #include "allocator/platform/libc.h"
 #include "allocator/process/process.h"
+#include "allocator/profiling/area_request.h"
 #include "allocator/profiling/code_tables.h"
 #include "allocator/profiling/dump.h"
 #include "allocator/profiling/records.h"
@@ -47,6 +48,7 @@ void ResetAfterFork() {
   ResetDumpsAfterFork();
   ResetRecordsAfterFork();
   ResetCodeTablesAfterFork();
+  ResetAreaRequestAfterFork();
   ForgetHighWater();
   ResetCountdown();
 }

@@ -49,6 +49,8 @@ struct Configuration {
   bool drop_deepbind = true;
   uint32_t collector_lg_sample = HEAPTAP_NO_RATE;
   uint32_t collector_pid = 0;
+  bool collector_gives_areas = false;
+  bool verify_counts = false;
   bool has_seed = false;
   uint64_t seed = 0;
 

@@ -235,6 +235,8 @@ constexpr size_t kOptionCount = sizeof(kOptions) / sizeof(kOptions[0]);
 constexpr Option kCollectorOptions[] = {
     FIELD("lg_prof_sample", collector_lg_sample).In({0, HEAPTAP_MAX_LG_SAMPLE, kClips}),
     FIELD("collector", collector_pid).In({0, UINT32_MAX}),
+    FIELD("areas", collector_gives_areas),
+    OPTION(verify_counts),
     FIELD("prof_seed", seed),
     OPTION(drop_deepbind),
 };

@@ -24,8 +24,10 @@
 #include "allocator/process/collector.h"
 #include "allocator/process/lifecycle.h"
 #include "allocator/process/option_sources.h"
+#include "allocator/sampling/counting.h"
 #include "allocator/sampling/events.h"
 #include "allocator/sampling/pending_frees.h"
+#include "allocator/sampling/probe_sites.h"
 #include "allocator/sampling/probes.h"
 #include "allocator/sampling/sampled_blocks.h"
 #include "allocator/sampling/told_rate.h"
@@ -81,6 +83,8 @@ void PublishControl() {
     values.collector_lg_interval = FollowToldRate();
   }
   values.collector_pid = configuration.collector_pid;
+  values.collector_follows =
+      HEAPTAP_COLLECTOR_FOLLOWS | (configuration.collector_gives_areas ? HEAPTAP_COLLECTOR_GIVES_AREAS : 0);
   values.max_frames = configuration.prof_bt_max;
   values.text_begin = heaptap_text_begin;
   values.text_end = heaptap_text_end;
@@ -161,6 +165,8 @@ void AfterForkInChild() {
   ResetHeapsAfterFork(forks);
   CheckAroundFork();
   ForgetFreesAfterFork();
+  counting::ForgetAfterFork();
+  BeOwnProcess();
   lifecycle::ResetAfterFork();
   PrepareAllThreadsAgain();
   LeaveCollectorAfterFork();

@@ -12,6 +12,8 @@
 #include "allocator/platform/clock.h"
 #include "allocator/platform/system.h"
 #include "allocator/process/collector.h"
+#include "allocator/sampling/areas.h"
+#include "allocator/sampling/counting.h"
 #include "allocator/sampling/events.h"
 #include "allocator/sampling/probes.h"
 
@@ -37,16 +39,29 @@ bool IsExact() {
   return control::EffectiveLgInterval() == 0 && control::CollectorPid() != 0 && HasListener(heaptap_semaphore_dump);
 }
 
-// The number of objects that the dynamic linker has loaded so far.
-unsigned long long ObjectsLoaded() {
-  unsigned long long adds = 0;
+// How many objects the dynamic linker has loaded and unloaded so far.
+struct ObjectCounts {
+  unsigned long long loaded = 0;
+  unsigned long long unloaded = 0;
+};
+ObjectCounts CountObjects() {
+  ObjectCounts counts;
   dl_iterate_phdr(
       [](dl_phdr_info* info, size_t, void* result) {
-        *static_cast<unsigned long long*>(result) = info->dlpi_adds;
+        *static_cast<ObjectCounts*>(result) = {info->dlpi_adds, info->dlpi_subs};
         return 1;
       },
-      &adds);
-  return adds;
+      &counts);
+  return counts;
+}
+
+constinit std::atomic<unsigned long long> objects_unloaded;  // at the latest look
+
+// Another library may get the addresses of one that was unloaded.
+void ForgetStacksOfUnloaded() {
+  if (!areas::HasAny()) return;
+  const unsigned long long unloaded = CountObjects().unloaded;
+  if (objects_unloaded.exchange(unloaded, std::memory_order_relaxed) != unloaded) counting::ForgetStacks();
 }
 
 // An address in the frame of dlopen's caller while the thread may be in dlopen, else nullptr.
@@ -79,6 +94,7 @@ void NoteOpening(const void* frame) {
   const char* address = static_cast<const char*>(frame);
   // A library that is being opened may open others. The outermost call counts.
   if (opening_frame == nullptr || address > opening_frame) opening_frame = address;
+  ForgetStacksOfUnloaded();
   CallBeforeNextSample();
 }
 
@@ -92,7 +108,7 @@ void AwaitTablesOfOpened() {
   const char* here = static_cast<const char*>(__builtin_frame_address(0));
   if (here > opening_frame) opening_frame = nullptr;
   if (is_forked_child.load(std::memory_order_relaxed) || !IsExact()) return;
-  const unsigned long long loaded = ObjectsLoaded();
+  const unsigned long long loaded = CountObjects().loaded;
   const bool is_known = objects_known.exchange(loaded, std::memory_order_relaxed) == loaded;
   // Another thread may have requested the tables already.
   if (!is_known || !control::IsTableRequestAnswered(control::LatestTableRequest())) AwaitTables();

@@ -17,7 +17,8 @@ namespace heaptap {
 // sample and a collector records the process. After a timeout, requests pause for a minute.
 void AwaitTables();
 
-// The calling thread is about to open a library. `frame`: an address in the caller's stack frame.
+// The calling thread is about to open a library. `frame`: an address in the caller's stack frame. Forgets the known
+// stacks (sampling/counting.h) if a library was unloaded since the last one was opened.
 void NoteOpening(const void* frame);
 
 // Called before a sample: waits if the calling thread has opened a library since the last call. While the thread may

@@ -25,6 +25,7 @@
 #include "allocator/profiling/dump_file.h"
 #include "allocator/profiling/dump_name.h"
 #include "allocator/profiling/hooks.h"
+#include "allocator/sampling/counting.h"
 #include "allocator/sampling/pending_frees.h"
 #include "allocator/sampling/probes.h"
 
@@ -338,6 +339,7 @@ void AskForReset(uint64_t lg_interval) {
   // thread resets without the scope.
   DumpScope scope;
   ReportFreesOfAllThreads();
+  counting::Close();
   heaptap_probe_dump(&reset);
 }
 

@@ -3,6 +3,7 @@
 
 #include <stddef.h>
 
+#include "allocator/profiling/area_request.h"
 #include "allocator/profiling/code_tables.h"
 #include "allocator/profiling/hooks.h"
 #include "allocator/profiling/profiling.h"
@@ -21,6 +22,7 @@ void AfterSample(const void* pointer, size_t usable, size_t requested) {
   void* no_frames = nullptr;
   CallHook(hooks.sample, pointer, requested, &no_frames, 0u, usable);
   CheckDumpInterval();
+  AskForAreaIfWorthIt();
 }
 
 void BeforeSampleFreed(const void* pointer, size_t usable) { CallHook(hooks.sample_free, pointer, usable); }

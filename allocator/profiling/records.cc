@@ -17,6 +17,7 @@
 #include "allocator/platform/system.h"
 #include "allocator/process/process.h"
 #include "allocator/profiling/dump.h"
+#include "allocator/sampling/areas.h"
 #include "allocator/sampling/pending_frees.h"
 #include "allocator/sampling/probes.h"
 
@@ -51,6 +52,7 @@ void TellCollector() {
   request.kind = HEAPTAP_ASK_RECORD;
   request.argument = IsRecorded() ? 1 : 0;
   ReportFreesAtOnce(IsRecorded());
+  areas::SetPaused(IsRecorded());
   heaptap_probe_dump(&request);
 }
 

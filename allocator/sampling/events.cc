@@ -42,7 +42,7 @@ void PrepareAllThreadsAgain() { preparation.fetch_add(1, std::memory_order_relax
 uint64_t observer::NextSerial() { return NewSerial(); }
 
 void observer::Allocated(const void* pointer, const Sample& sample, uint64_t weight) {
-  ReportAllocated(pointer, sample, weight);
+  ReportAllocated(pointer, sample, weight, 0);
 }
 
 void observer::Freed(const void* pointer, const Sample& sample) { ReportFreed(pointer, sample); }
@@ -55,6 +55,9 @@ void observer::Lost(uint64_t weight) {
   heaptap_probe_dump(&request);
 }
 
-void observer::ThreadEnds() { ReportFreesOfThread(); }
+void observer::ThreadEnds() {
+  ReportFreesOfThread();
+  counting::EndThread();
+}
 
 }  // namespace heaptap

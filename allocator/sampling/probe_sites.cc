@@ -12,16 +12,16 @@
 #include "allocator/platform/system.h"
 
 namespace heaptap {
+
+using probe_sites_internal::Mark;
+using probe_sites_internal::mark;
+
 namespace {
 
 // The first Linux that turns such probes into calls. Earlier versions single-step the nop, which takes longer than the
 // breakpoint.
 constexpr unsigned kMajor = 6;
 constexpr unsigned kMinor = 18;
-
-// A byte that is 1, and 0 in the children of this process. kNoPage: the breakpoint is used. nullptr: not known yet.
-constexpr char kNoPage = 0;
-constinit std::atomic<const char*> page;
 
 unsigned ReadNumber(const char** text) {
   unsigned number = 0;
@@ -39,35 +39,44 @@ bool HasKernel() {
   return major > kMajor || (major == kMajor && minor >= kMinor);
 }
 
-const char* MakePage() {
-  if (!HasKernel()) return &kNoPage;
-  char* made = static_cast<char*>(MapAligned(kPageSize, kPageSize));
-  if (made == nullptr) return &kNoPage;
+// Where no page can be made.
+constinit Mark no_mark{};
+
+Mark* MakePage() {
+  auto* made = static_cast<Mark*>(MapAligned(kPageSize, kPageSize));
+  if (made == nullptr) return &no_mark;
   if (SystemCall(SYS_madvise, reinterpret_cast<long>(made), kPageSize, MADV_WIPEONFORK) != 0) {
     Unmap(made, kPageSize);
-    return &kNoPage;
+    return &no_mark;
   }
-  *made = 1;
+  made->is_own_process = 1;
+  made->can_use_call_site = HasKernel();
   return made;
-}
-
-[[gnu::cold, gnu::noinline]] const char* FindPage() {
-  const char* made = MakePage();
-  const char* before = nullptr;
-  // Release: the page is filled before other threads can find it.
-  if (page.compare_exchange_strong(before, made, std::memory_order_acq_rel)) return made;
-  if (made != &kNoPage) Unmap(const_cast<char*>(made), kPageSize);
-  return before;
 }
 
 }  // namespace
 
+constinit std::atomic<const Mark*> probe_sites_internal::mark;
+
+[[gnu::cold, gnu::noinline]] const Mark* probe_sites_internal::MakeMark() {
+  Mark* const made = MakePage();
+  const Mark* before = nullptr;
+  // Release: the page is filled before other threads can find it.
+  if (mark.compare_exchange_strong(before, made, std::memory_order_acq_rel)) return made;
+  if (made != &no_mark) Unmap(made, kPageSize);
+  return before;
+}
+
 bool CanUseCallSite() {
-  const char* known = page.load(std::memory_order_acquire);
+  const Mark* known = mark.load(std::memory_order_acquire);
   if (known == nullptr) [[unlikely]]
-    known = FindPage();
-  // Volatile: the kernel clears it.
-  return *static_cast<const volatile char*>(known) != 0;
+    known = probe_sites_internal::MakeMark();
+  return known->can_use_call_site != 0;
+}
+
+void BeOwnProcess() {
+  const Mark* const known = mark.load(std::memory_order_acquire);
+  if (known != nullptr && known != &no_mark) const_cast<Mark*>(known)->is_own_process = 1;
 }
 
 }  // namespace heaptap

@@ -15,6 +15,7 @@
 #include "allocator/core/observer.h"
 #include "allocator/core/slab.h"
 #include "allocator/platform/mutex.h"
+#include "allocator/sampling/counting.h"
 #include "allocator/sampling/listener.h"
 #include "allocator/sampling/pending_frees.h"
 #include "allocator/sampling/probe_sites.h"
@@ -43,15 +44,26 @@ inline uint64_t NewSerial() {
   return serial;
 }
 
-[[gnu::always_inline]] inline void ReportAllocated(const void* pointer, const observer::Sample& sample,
-                                                   uint64_t weight) {
+// `frame`: as in counting::Find, if later samples of the caller may be counted; else 0.
+[[gnu::always_inline]] inline void ReportAllocated(const void* pointer, const observer::Sample& sample, uint64_t weight,
+                                                   uint64_t frame) {
   HEAPTAP_ASSERT(!Mutex::HoldsAny());
   const uint64_t current = report_internal::preparation.load(std::memory_order_relaxed);
   if (HEAPTAP_UNLIKELY(report_internal::prepared != current)) report_internal::PrepareThread(current);
   const ThreadFrees pending = PendingFreesOfThread();
   const auto probe = CanUseCallSite() ? heaptap_probe_alloc_by_call : heaptap_probe_alloc;
-  probe(pointer, sample.usable, weight, sample.serial, pending.frees, pending.where);
+  const uint64_t mailbox = frame != 0 ? counting::MailboxOfThread() : 0;
+  probe(pointer, sample.usable, weight, sample.serial, pending.frees,
+        pending.where | mailbox << HEAPTAP_WHERE_MAILBOX_SHIFT);
+  if (HEAPTAP_UNLIKELY(mailbox != 0)) counting::Learn(frame, sample.serial);
   if (pending.has_any()) ForgetFreesOfThread();
+  if (HasSampleStatistics()) CountSampleAllocated(sample.usable, sample.requested);
+  listener::AfterSample(pointer, sample.usable, sample.requested);
+}
+
+// A sample that is counted in place of a report.
+[[gnu::always_inline]] inline void ReportCounted(const void* pointer, const observer::Sample& sample, uint32_t counts) {
+  counting::CountAllocated(counts, sample.usable);
   if (HasSampleStatistics()) CountSampleAllocated(sample.usable, sample.requested);
   listener::AfterSample(pointer, sample.usable, sample.requested);
 }
@@ -60,6 +72,7 @@ inline uint64_t NewSerial() {
   HEAPTAP_ASSERT(!Mutex::HoldsAny());
   listener::BeforeSampleFreed(pointer, sample.usable);
   if (HasSampleStatistics()) CountSampleFreed(sample.usable, sample.requested);
+  if (counting::IsCounted(sample.serial)) return counting::CountFreed(sample.serial, sample.usable);
   heaptap_probe_free(pointer);
   // ReportFree checks this too. The check here saves the call where nobody listens.
   if (!HasListener(heaptap_semaphore_frees)) return;

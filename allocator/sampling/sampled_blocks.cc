@@ -130,9 +130,20 @@ bool observer::EndSample(const Slab* slab, const Block* block) { return End(slab
 void observer::ReturnBlock(Slab* slab, Block* block) { Return(slab, block); }
 
 void* observer::AllocateBlock(Arena& arena, unsigned size_class, size_t requested, uint64_t weight) {
-  const uint64_t serial = NewSerial();
+  const size_t usable = kClassSize[size_class];
+  const auto frame = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
+  // Counts have no weights.
+  const uint32_t known = weight == usable ? counting::Find(frame) : 0;
+  const uint32_t counts = HEAPTAP_UNLIKELY(counting::is_verifying) ? 0 : known;
+  const uint64_t serial = counts != 0 ? counting::SerialOf(counts) : NewSerial();
   Block* block = Take(arena, size_class, requested, serial);
-  if (block != nullptr) ReportAllocated(block, {kClassSize[size_class], requested, serial}, weight);
+  if (block == nullptr) return nullptr;
+  if (counts == 0) {
+    ReportAllocated(block, {usable, requested, serial}, weight, frame);
+    if (HEAPTAP_UNLIKELY(known != 0)) counting::Verify(known, serial);
+  } else {
+    ReportCounted(block, {usable, requested, serial}, counts);
+  }
   return block;
 }
 

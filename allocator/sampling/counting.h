@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Samples that the process counts itself, because their stacks are known (contract.h, AREAS; known_stacks.h).
+//
+// A block that was counted has the number of its counts in place of a serial number. So its free finds the counts, and
+// is counted there too.
+//
+// A thread counts with plain instructions in its own counts, each of which adds to memory: a signal handler that counts
+// too comes before or after it. Frees by other threads are atomic.
+//
+// Any thread, no lock held, in no HeapScope. Zero-initialised state: the thread knows no stack.
+#ifndef HEAPTAP_ALLOCATOR_SAMPLING_COUNTING_H_
+#define HEAPTAP_ALLOCATOR_SAMPLING_COUNTING_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <atomic>
+
+#include "allocator/core/check.h"
+#include "allocator/sampling/areas.h"
+#include "allocator/sampling/known_stacks.h"
+#include "allocator/sampling/stack_numbers.h"
+
+namespace heaptap::counting {
+namespace internal {
+
+// What a thread knows.
+struct Knowledge {
+  KnownStacks stacks;
+  StackNumbers numbers;
+  uint32_t mailbox;
+  uint32_t tid;      // as in the counts; 0: not known yet
+  uint64_t state;    // `internal::state`, when it began to learn
+  uint64_t books;    // `internal::books_bits` then
+  bool is_learning;  // a signal handler that finds this leaves all as it is
+  StackWord words[HEAPTAP_MAILBOX_WORDS];
+};
+
+extern constinit thread_local Knowledge* mine;
+
+// Changes when no stack that was learnt before may be used any more.
+extern std::atomic<uint64_t> state;
+
+// Serial numbers are lower, and kEnded is higher.
+inline constexpr uint64_t kCounted = uint64_t{1} << 62;
+inline constexpr unsigned kBooksShift = 32;
+// Bits 32 to 47 of the serial number of a counted block: the low bits of the number of the process, which is another
+// one in the child of a fork.
+extern std::atomic<uint64_t> books_bits;
+
+[[gnu::always_inline]] inline void Add(uint64_t& sum, uint64_t amount) {
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+  asm volatile("addq %1, %0" : "+m"(sum) : "er"(amount));
+#else
+  __atomic_fetch_add(&sum, amount, __ATOMIC_RELAXED);
+#endif
+}
+
+}  // namespace internal
+
+// The number of the counts for a sample that begins in this frame; 0: it must be reported. `frame`: as in
+// KnownStacks::Find.
+[[gnu::always_inline]] inline uint32_t Find(uint64_t frame) {
+  const internal::Knowledge* const mine = internal::mine;
+  if (mine == nullptr || mine->state != internal::state.load(std::memory_order_relaxed)) return 0;
+  return areas::MayCount() ? mine->stacks.Find(frame) : 0;
+}
+
+// What a counted block has in place of a serial number.
+[[gnu::always_inline]] inline uint64_t SerialOf(uint32_t counts) {
+  return internal::kCounted | internal::books_bits.load(std::memory_order_relaxed) | counts;
+}
+[[gnu::always_inline]] inline bool IsCounted(uint64_t serial) { return (serial & internal::kCounted) != 0; }
+
+// REQUIRES: Find has returned the number, on this thread.
+[[gnu::always_inline]] inline void CountAllocated(uint32_t number, size_t size) {
+  heaptap_counts& counts = areas::CountsOf(number);
+  internal::Add(counts.objects, 1);
+  internal::Add(counts.bytes, size);
+}
+
+// Counts the free of a block of this size. REQUIRES: IsCounted(serial).
+[[gnu::always_inline]] inline void CountFreed(uint64_t serial, size_t size) {
+  // The block was counted in other books: those of the parent, or those before a reset.
+  if (HEAPTAP_UNLIKELY(((serial ^ internal::books_bits.load(std::memory_order_relaxed)) >> internal::kBooksShift &
+                        UINT16_MAX) != 0 ||
+                       !IsOwnProcess())) {
+    return;
+  }
+  heaptap_counts& counts = areas::CountsOf(static_cast<uint32_t>(serial));
+  const internal::Knowledge* const mine = internal::mine;
+  if (HEAPTAP_LIKELY(mine != nullptr && counts.tid == mine->tid)) {
+    internal::Add(counts.freed_objects, 1);
+    internal::Add(counts.freed_bytes, size);
+  } else {
+    __atomic_fetch_add(&counts.others_objects, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&counts.others_bytes, size, __ATOMIC_RELAXED);
+  }
+}
+
+// The number of the thread's mailbox, to be passed with a sample; 0: none, for want of areas, mailboxes or memory, or
+// because samples may not be counted now.
+uint32_t MailboxOfThread();
+
+// Learns the stack of the sample that was just reported with the mailbox of the thread. `frame`: as in Find.
+void Learn(uint64_t frame, uint64_t serial);
+
+// For tests: samples at known stacks are reported too, and the kernel's stack is compared with the known one. If they
+// differ, the process aborts with a message.
+void StartVerifying();
+extern bool is_verifying;  // constant after the start of the process
+// `number`: what Find has returned for the sample that was just reported with this serial number.
+void Verify(uint32_t number, uint64_t serial);
+
+// Forgets all stacks of all threads: code that they lead through may be gone.
+void ForgetStacks();
+
+// The books end to which the counts belong: nothing is counted until there is an area of other books, and the frees of
+// what was counted are ignored.
+void Close();
+// Takes over an area (areas.h, Add).
+bool AddArea(void* mapping, areas::Wanted wanted);
+
+// The thread ends: its memory and its mailbox are free.
+void EndThread();
+
+// In the child of a fork.
+void ForgetAfterFork();
+
+}  // namespace heaptap::counting
+
+#endif  // HEAPTAP_ALLOCATOR_SAMPLING_COUNTING_H_
