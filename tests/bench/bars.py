@@ -16,9 +16,12 @@ def _instructions(result):
 
 
 def _recording(result):
-    bars = {"2 frames": 0.6, "18 frames": 0.3, "30 frames, each after an mmap": 0.6}
+    bars = {"2 frames": 0.6, "18 frames": 0.3, "64 frames": 0.3, "30 frames, each after an mmap": 0.6}
     for column, ratio in result["heaptap_to_jemalloc"].items():
         yield f"every allocation recorded, times jemalloc's: {column}", ratio, bars[column]
+    for column, ratio in result["counted_to_heaptrack"].items():
+        if "mmap" not in column:
+            yield f"every allocation counted, times heaptrack's: {column}", ratio, 1 / 3
 
 
 def _gigabyte(result):

@@ -221,7 +221,8 @@ class Bench {
       open = size > 0;
     }
     int status = -1;
-    Check(waitpid(child, &status, 0) == child && status == 0, absl::StrCat(command[0], " failed, status ", status));
+    const bool has_ended = waitpid(child, &status, 0) == child;
+    Check(has_ended && status == 0, absl::StrCat(command[0], " failed, status ", status));
     Serve();
     books_->processes().Untrack(child);
     Check(books_->Forget({process_id}).ok(), "closing the books");

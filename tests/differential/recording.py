@@ -16,6 +16,8 @@ from paths import Paths
 
 JEMALLOC = "jemalloc"
 HEAPTAP = "heaptap"
+# The program counts samples at known stacks itself.
+COUNTED = "counted"
 # libheaptap-guest.so over these hosts.
 GUEST_OF_JEMALLOC = "guest of jemalloc"
 GUEST_OF_GLIBC = "guest of glibc"
@@ -46,7 +48,7 @@ class Recording:
         self.faults = faults
 
 
-def environment(allocator, options, collector, folder):
+def environment(allocator, options, collector, folder, beside):
     """The variables that the allocator needs. `heaptap run` adds the last two itself, before what LD_PRELOAD has."""
     if allocator != JEMALLOC:
         # prof_prefix alone does nothing.
@@ -56,12 +58,12 @@ def environment(allocator, options, collector, folder):
     if os.path.exists(guests.library(folder)):
         other = f"{guests.library(folder)}:libjemalloc.so.2"
     return {"MALLOC_CONF": options, "LD_PRELOAD": "libjemalloc.so.2".rjust(len(other), ":"),
-            "HEAPTAP_CONF": f"collector:{collector},lg_prof_sample:0"}
+            "HEAPTAP_CONF": f"collector:{collector},lg_prof_sample:0{',areas:true' if beside == COUNTED else ''}"}
 
 
-def record(subject, allocator, folder, name, collector, elsewhere=("", 0), wrapper=()):
+def record(subject, allocator, folder, name, collector, elsewhere=("", 0), wrapper=(), beside=HEAPTAP):
     """Records one run. name: the name of its dumps, of the same length for all; collector: the PID of the heaptap to
-    compare with; elsewhere: one of ELSEWHERE, for jemalloc; wrapper: a command that starts the program."""
+    compare with, and beside: its kind; elsewhere: one of ELSEWHERE, for jemalloc; wrapper: a command that starts the program."""
     more, stack = elsewhere
     slashes = "/" * (1 + max(len(other) for other, _ in ELSEWHERE) - len(more))
     work, prefix = os.path.join(folder, "work"), folder + slashes + name
@@ -69,15 +71,15 @@ def record(subject, allocator, folder, name, collector, elsewhere=("", 0), wrapp
     os.mkdir(work)
     if subject.prepare:
         subject.prepare(work)
-    command = [*wrapper, *(word.replace("{allocator}", allocator) for word in subject.command)]
-    options = {"env": {**subject.environment, **environment(allocator, more + OPTIONS + prefix, collector, folder)}, "cwd": work}
+    command = [*wrapper, *(word.replace("{allocator}", HEAPTAP if allocator == COUNTED else allocator) for word in subject.command)]
+    options = {"env": {**subject.environment, **environment(allocator, more + OPTIONS + prefix, collector, folder, beside)}, "cwd": work}
     if subject.stdin:
         options["stdin"] = open(os.path.join(work, subject.stdin), "rb")  # closed with the Process
     before = ["prlimit", f"--stack={stack}:"] if stack else []
     before += ["setarch", "-R"]
     if allocator != JEMALLOC:
         binary = guests.place(folder) if allocator in HOSTS else harness.HEAPTAP
-        process = harness.Session(["run", "--books", "--exact", *ROOM, "-o", prefix, "--", *command], folder, before=before,
+        process = harness.Session(["run", "--books", "--exact", *(["--counted"] if allocator == COUNTED else []), *ROOM, "-o", prefix, "--", *command], folder, before=before,
                                   binary=binary, **options)
     else:
         process = harness.Process([*before, *command], folder, **options)

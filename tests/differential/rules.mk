@@ -96,11 +96,13 @@ DIFFERENTIAL_PYTEST = PYTHONDONTWRITEBYTECODE=1 $(PYTEST) -c tests/differential/
 test-differential: ## compare call paths of many programs with jemalloc's (root)
 	$(Q)$(DIFFERENTIAL_PYTEST) tests/differential/test_paths.py
 	$(Q)tests/differential/run
+	$(Q)tests/differential/run --counted
 	$(Q)tests/differential/run --guest
 
 test-differential-small: ## the same, only programs that take seconds (root)
 	$(Q)$(DIFFERENTIAL_PYTEST) tests/differential/test_paths.py
 	$(Q)tests/differential/run --small
+	$(Q)tests/differential/run --counted python3 perl git exceptions signals variable_frames recursion vfork plugins static_pie
 	$(Q)tests/differential/run --guest free ls exceptions vfork optimised
 
 .PHONY: test-differential-wrapped test-differential-busy

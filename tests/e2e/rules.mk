@@ -9,7 +9,7 @@ TARGET_FLAGS := -O1 -g $(WARNINGS) -fno-omit-frame-pointer -fno-optimize-sibling
 TARGET_PROGRAMS := $(addprefix $(TARGETS)/,wiki_leak wiki_leak_static puppet keeps exact_threads sampling_law children \
   contexts depth fork_storm without_bpf foreign cpp_program callers frames frames_realigned loader jit forged hostile hostile_mount hostile_victim crowd mappings named_threads \
   mtev_endpoints recent small_stacks resets short_lived hungry paced short_threads \
-  deep_frames pending until_null refuse_call every_request grants \
+  deep_frames odd_stacks forged_counts pending until_null refuse_call every_request grants \
   libleft.so libright.so libbare.so libdeep.so libstop_at.so libshifted_clock.so statistics_print libstatistics.so wiki_leak_jemalloc jemalloc_example \
   jemalloc_example_conf jemalloc_example_static heaptap_example other_jemalloc other_jemalloc_linked environment_static \
   pool pool_static buffers global named_heap doors_static doors_own doors_own_static doors_cxx_static doors_cxx_own puppet_guest)
@@ -24,6 +24,8 @@ $(TARGETS)/%: tests/targets/%.cc
 	@mkdir -p $(@D)
 	$(Q)$(CXX) -std=c++20 $(TARGET_FLAGS) $(DEPENDENCIES) $< -o $@
 
+$(TARGETS)/forged_counts: TARGET_FLAGS += -Iallocator/include
+
 # Compiled like distributions do: no frame pointers.
 $(TARGETS)/callers: tests/targets/callers.cc
 	$(say) CXX $@
@@ -33,7 +35,7 @@ $(TARGETS)/callers: tests/targets/callers.cc
 # The same for C. No tail calls: tests expect certain call paths.
 DISTRIBUTION_FLAGS := -O2 -g $(WARNINGS) -fomit-frame-pointer -fno-optimize-sibling-calls -pthread
 
-$(addprefix $(TARGETS)/,frames loader jit forged deep_frames): $(TARGETS)/%: tests/targets/%.c
+$(addprefix $(TARGETS)/,frames loader jit forged deep_frames odd_stacks): $(TARGETS)/%: tests/targets/%.c
 	$(say) CC $@
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(DISTRIBUTION_FLAGS) $(DEPENDENCIES) $< -o $@

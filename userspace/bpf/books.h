@@ -23,6 +23,7 @@
 #include "absl/status/statusor.h"
 #include "bpf/books.h"
 #include "bpf/events.h"
+#include "userspace/bpf/areas.h"
 #include "userspace/bpf/entries.h"
 #include "userspace/bpf/processes.h"
 #include "userspace/bpf/unwind_maps.h"
@@ -67,9 +68,10 @@ enum class Program {
   kTalliesDeleted,
   kTakeFrees,
   kUntrack,
+  kGiveArea,
   kAny,  // calls one of the first six, by the cookie of a site (enum heaptap_probe); attached to many sites at once
 };
-inline constexpr size_t kPrograms = 15;
+inline constexpr size_t kPrograms = 16;
 
 class Books {
  public:
@@ -89,6 +91,8 @@ class Books {
   // Unwind tables, and the stacks that wait for tables.
   virtual UnwindMaps& unwind() = 0;
   virtual const UnwindMaps& unwind() const = 0;
+  // Null: processes report all samples.
+  virtual Areas* areas() { return nullptr; }
 
   // Becomes readable when there are events.
   virtual int events_fd() const = 0;

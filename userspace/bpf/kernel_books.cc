@@ -126,6 +126,7 @@ absl::StatusOr<std::unique_ptr<Books>> KernelBooks::LoadOrAdopt(const MapSizes& 
 
 absl::Status KernelBooks::Open(const MapSizes& sizes, const Pins* pins) {
   if (absl::Status status = object_.Open(sizes, pins); !status.ok()) return status;
+  areas_.Open(object_.get(), program(Program::kGiveArea));
   entries_.Open(object_.get());
   processes_.Open();
   sweep_at_ = object_.SweepAt();
@@ -242,6 +243,7 @@ absl::Status KernelBooks::Forget(const std::set<uint64_t>& process_ids) {
     const absl::flat_hash_set<uint64_t> marked(forgotten_.begin(), forgotten_.end());
     std::erase_if(unmarked, [&](uint64_t process_id) { return marked.contains(process_id); });
   }
+  areas_.Forget(process_ids);
   left += DeleteKeys(object_->maps.forgotten, unmarked).left;
   left += DeleteKeys(object_->maps.stacks, StackKeys(tallies)).left;
   const Deletion of_tallies = DeleteKeys(object_->maps.tallies, tallies);

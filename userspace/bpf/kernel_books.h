@@ -20,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "userspace/base/mutex.h"
 #include "userspace/bpf/books.h"
+#include "userspace/bpf/kernel_areas.h"
 #include "userspace/bpf/kernel_entries.h"
 #include "userspace/bpf/kernel_object.h"
 #include "userspace/bpf/kernel_processes.h"
@@ -51,6 +52,7 @@ class KernelBooks final : public Books {
   const Processes& processes() const override { return processes_; }
   UnwindMaps& unwind() override { return unwind_; }
   const UnwindMaps& unwind() const override { return unwind_; }
+  Areas* areas() override { return &areas_; }
   int events_fd() const override;
   absl::StatusOr<std::vector<heaptap_event>> TakeEvents() override;
   uint64_t EventsLost() const override;
@@ -69,7 +71,8 @@ class KernelBooks final : public Books {
   absl::Status Open(const MapSizes& sizes, const Pins* pins);
 
   KernelObject object_;
-  KernelEntries entries_;
+  KernelAreas areas_;
+  KernelEntries entries_{areas_};
   KernelProcesses processes_{object_};
   KernelUnwindMaps unwind_;
   ring_buffer* ring_ = nullptr;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 
 #include "bpf/heaptap.skel.h"
 #include "userspace/bpf/kernel_error.h"
@@ -20,14 +21,41 @@ bool IsObject(const heaptap_live& object) {
   return object.serial != HEAPTAP_LIVE_NONE && object.serial != HEAPTAP_LIVE_CLAIMED;
 }
 
+void Add(heaptap_tally& sum, const heaptap_tally& more) {
+  for (const auto half : {&heaptap_tally::allocated, &heaptap_tally::freed}) {
+    for (const auto field : {&heaptap_count::objects, &heaptap_count::bytes, &heaptap_count::weight,
+                             &heaptap_count::weighted_objects, &heaptap_count::variance}) {
+      (sum.*half).*field += (more.*half).*field;
+    }
+  }
+}
+
 }  // namespace
 
 absl::Status KernelEntries::VisitTallies(absl::FunctionRef<void(uint64_t, const TallyEntry&)> visit) const {
   absl::ReaderMutexLock lock(&folding());
-  return ForEachEntry<heaptap_tally_key, heaptap_tally>(skeleton_->maps.tallies,
-                                                        [&](const heaptap_tally_key& key, const heaptap_tally& tally) {
-                                                          visit(key.process_id, {key.stack_id, key.tid, tally});
-                                                        });
+  // The kernel has a tally for each that the process has counted, unless it was folded meanwhile.
+  Counted counted = ReadCounted();
+  absl::Status status = ForEachEntry<heaptap_tally_key, heaptap_tally>(
+      skeleton_->maps.tallies, [&](const heaptap_tally_key& key, const heaptap_tally& tally) {
+        TallyEntry entry = {key.stack_id, key.tid, tally};
+        if (const auto found = counted.find({key.process_id, key.stack_id, key.tid}); found != counted.end()) {
+          Add(entry.tally, found->second);
+          counted.erase(found);
+        }
+        visit(key.process_id, entry);
+      });
+  if (!status.ok()) return status;
+  for (const auto& [key, tally] : counted) visit(std::get<0>(key), {std::get<1>(key), std::get<2>(key), tally});
+  return absl::OkStatus();
+}
+
+KernelEntries::Counted KernelEntries::ReadCounted() const {
+  Counted counted;
+  areas_.VisitCounts([&](uint64_t process_id, const TallyEntry& entry) {
+    Add(counted[{process_id, entry.stack_id, entry.tid}], entry.tally);
+  });
+  return counted;
 }
 
 absl::StatusOr<std::vector<TallyEntry>> KernelEntries::ReadTallies(uint64_t process_id) const {
@@ -57,6 +85,14 @@ absl::StatusOr<std::map<uint64_t, LiveTotals>> KernelEntries::ReadLiveTotals() c
         totals.weight += object.weight;
       });
   if (!status.ok()) return status;
+  areas_.VisitCounts([&](uint64_t process_id, const TallyEntry& entry) {
+    const heaptap_tally& tally = entry.tally;
+    if (tally.allocated.objects == tally.freed.objects) return;
+    LiveTotals& totals = processes[process_id];
+    totals.objects += tally.allocated.objects - tally.freed.objects;
+    totals.bytes += tally.allocated.bytes - tally.freed.bytes;
+    totals.weight += tally.allocated.weight - tally.freed.weight;
+  });
   return processes;
 }
 

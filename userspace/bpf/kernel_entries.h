@@ -6,10 +6,13 @@
 
 #include <cstdint>
 #include <map>
+#include <tuple>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "userspace/bpf/entries.h"
+#include "userspace/bpf/kernel_areas.h"
 
 struct heaptap_bpf;
 
@@ -17,6 +20,8 @@ namespace heaptap::bpf {
 
 class KernelEntries final : public Entries {
  public:
+  // `areas` must outlive this object.
+  explicit KernelEntries(const KernelAreas& areas) : areas_(areas) {}
   // To be called once, before anything else. `skeleton` must outlive this object.
   void Open(const heaptap_bpf* skeleton) { skeleton_ = skeleton; }
 
@@ -32,6 +37,11 @@ class KernelEntries final : public Entries {
   std::map<uint64_t, Losses> ReadAllLosses() const override;
 
  private:
+  // What the processes have counted themselves, by process id, stack id and thread.
+  using Counted = absl::flat_hash_map<std::tuple<uint64_t, uint64_t, uint32_t>, heaptap_tally>;
+  Counted ReadCounted() const;
+
+  const KernelAreas& areas_;
   const heaptap_bpf* skeleton_ = nullptr;
 };
 

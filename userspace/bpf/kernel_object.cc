@@ -60,6 +60,7 @@ constexpr NamedProgram kNamedPrograms[] = {
     {Program::kTalliesDeleted, "tallies_deleted"},
     {Program::kTakeFrees, "take_frees"},
     {Program::kUntrack, "untrack"},
+    {Program::kGiveArea, "give_area"},
     {Program::kAny, "probe_any"},
 };
 static_assert(std::size(kNamedPrograms) == kPrograms);

@@ -70,6 +70,8 @@ void AddRecordingOptions(Command command, RecordingFlags& flags) {
       .Type("PREFIX");
   AddShortReportOption(command, flags.report);
   AddSamplingOptions(command, flags);
+  command.AddFlag("--counted", flags.counted,
+                  "with --exact: let the program count allocations at known call paths itself, which costs a tenth");
 }
 
 void AddSamplingOptions(Command command, RecordingFlags& flags) {
@@ -122,6 +124,13 @@ absl::StatusOr<recording::RecorderOptions> MakeRecorderOptions(const RecordingFl
     return absl::InvalidArgumentError("--interval: expected 1 to 2^63 - 1 bytes");
   }
   options.policy.triggers.interval = flags.interval.value_or(0);
+  if (flags.counted && options.policy.lg_sample != 0u) {
+    return absl::InvalidArgumentError("--counted: only with --exact; other recordings cost little already");
+  }
+  if (flags.counted && (flags.high_water_percent > 0 || flags.interval.has_value())) {
+    return absl::InvalidArgumentError("--counted: not with --high-water or --interval, which need every allocation");
+  }
+  options.counts = flags.counted;
   options.show_books = flags.books;
   if (!options.policy.lg_sample.has_value() || *options.policy.lg_sample > kDenseLgSample) {
     options.map_sizes.live = kSparseLive;

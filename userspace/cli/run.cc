@@ -188,6 +188,9 @@ bool IsNumber(const std::string& word) {
 int Run(const RunFlags& flags) {
   absl::StatusOr<recording::RecorderOptions> options = MakeRecorderOptions(flags.recording);
   if (!options.ok()) return Report(options.status());
+  if (flags.guest && options->counts) {
+    return Report(absl::InvalidArgumentError("--counted: not with --guest, which reports every allocation"));
+  }
   options->follow = true;
   options->only = flags.only;
   const process::Library which = flags.guest ? process::Library::kGuest : process::Library::kAllocator;
@@ -202,7 +205,7 @@ int Run(const RunFlags& flags) {
   Priority priority;
   absl::StatusOr<std::unique_ptr<recording::Recorder>> recorder = recording::Recorder::Start(*options);
   if (!recorder.ok()) return Report(RightsFirst(recorder.status(), "heaptap run"));
-  process::SetPreloadEnvironment(*library, options->policy.lg_sample);
+  process::SetPreloadEnvironment(*library, options->policy.lg_sample, options->counts);
   absl::StatusOr<Child> child = Child::Fork(flags.command, signals, priority);
   if (!child.ok()) return Report(child.status());
   if (absl::Status status = (*recorder)->RecordChild(child->pid()); !status.ok()) return Report(status);

@@ -49,6 +49,8 @@ struct RecorderOptions {
   bool show_books = false;  // print a line of JSON when a target's books close
   // Write dumps only of processes whose comm matches a pattern (fnmatch(3)); empty: of all.
   std::vector<std::string> only = {};
+  // Let processes count samples at known stacks themselves (contract.h, AREAS), where every allocation is a sample.
+  bool counts = false;
   // Record children too, and attach for every process that maps an allocator's file. Otherwise one process only.
   bool follow = false;
   std::optional<SystemWide> system_wide = {};  // system-wide; requires follow

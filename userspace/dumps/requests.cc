@@ -171,6 +171,7 @@ void Requests::HandleDump(Target& target, const heaptap_event& event) {
   if (asked.kind == HEAPTAP_ASK_TABLES) {
     return means_.unwinding.HandleQuestion(target.process_id, target.pid, static_cast<uint32_t>(asked.argument));
   }
+  if (asked.kind == HEAPTAP_ASK_AREA) return means_.gifts.Answer(target, asked);
   // The other collector answers, unless it has ended.
   if (target.control->is_foreign) {
     return means_.controls.Read(target,

@@ -28,6 +28,7 @@
 #include "userspace/dumps/dumps.h"
 #include "userspace/profile/profile.h"
 #include "userspace/tables/unwinding.h"
+#include "userspace/targets/area_gifts.h"
 #include "userspace/targets/controls.h"
 #include "userspace/targets/target.h"
 #include "userspace/targets/target_table.h"
@@ -43,6 +44,7 @@ class Requests {
     TargetTable& targets;
     AddressSpaces& spaces;
     Controls& controls;
+    AreaGifts& gifts;
     Allocators& allocators;
     Unwinding& unwinding;
     Dumps& dumps;
@@ -50,8 +52,8 @@ class Requests {
   // System-wide: users have accounts, and no call waits here.
   Requests(const Means& means, bool is_system_wide);
 
-  // A target has asked for a dump, or for its unwind tables. A dump that cannot be made now is made later, unless the
-  // process has given up by then.
+  // A target has asked for a dump, for its unwind tables, or for an area. A dump that cannot be made now is made later,
+  // unless the process has given up by then.
   void HandleDump(Target& target, const heaptap_event& event);
   // A process that is not recorded has asked for a dump.
   void RefuseDump(const heaptap_event& event);

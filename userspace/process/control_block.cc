@@ -108,12 +108,13 @@ absl::StatusOr<heaptap_control> ReadControl(const Handle& process, uint64_t addr
   return control;
 }
 
-absl::Status TakeControl(const Handle& process, uint64_t address, uint32_t lg_sample, bool follows, pid_t collector) {
+absl::Status TakeControl(const Handle& process, uint64_t address, uint32_t lg_sample, uint32_t follows,
+                         pid_t collector) {
   // The process may have started another program since it told us the address.
   if (absl::Status status = ReadControl(process, address).status(); !status.ok()) return status;
   absl::Status status = WriteField(process, address, offsetof(heaptap_control, collector_lg_sample), lg_sample);
   if (!status.ok()) return status;
-  status = WriteField(process, address, offsetof(heaptap_control, collector_follows), uint32_t{follows});
+  status = WriteField(process, address, offsetof(heaptap_control, collector_follows), follows);
   if (!status.ok()) return status;
   return WriteField(process, address, offsetof(heaptap_control, collector_pid), static_cast<uint32_t>(collector));
 }

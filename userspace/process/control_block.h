@@ -62,7 +62,8 @@ absl::StatusOr<heaptap_control> ReadControl(const Handle& process, uint64_t addr
 
 // Writes to the control block that `collector` records the process, whether it follows children, and the rate
 // (HEAPTAP_NO_RATE: the process's own). Writes nothing if there is no control block (ReadControl).
-absl::Status TakeControl(const Handle& process, uint64_t address, uint32_t lg_sample, bool follows, pid_t collector);
+absl::Status TakeControl(const Handle& process, uint64_t address, uint32_t lg_sample, uint32_t follows,
+                         pid_t collector);
 // Undoes TakeControl, and takes back a rate that heaptap:rate has told, unless another collector has taken over.
 absl::Status ReleaseControl(const Handle& process, uint64_t address, pid_t collector);
 

@@ -147,7 +147,7 @@ absl::Status CheckPreload(Library which, const std::string& library) {
   return absl::OkStatus();
 }
 
-void SetPreloadEnvironment(const std::string& library, std::optional<uint32_t> lg_sample) {
+void SetPreloadEnvironment(const std::string& library, std::optional<uint32_t> lg_sample, bool gives_areas) {
   const char* before = getenv("LD_PRELOAD");
   const std::string preload = before != nullptr && *before != '\0' ? absl::StrCat(library, ":", before) : library;
   setenv("LD_PRELOAD", preload.c_str(), 1);
@@ -155,6 +155,7 @@ void SetPreloadEnvironment(const std::string& library, std::optional<uint32_t> l
   // The process must know its collector before its first dump request.
   std::string conf = absl::StrCat("collector:", getpid());
   if (lg_sample.has_value()) absl::StrAppend(&conf, ",lg_prof_sample:", *lg_sample);
+  if (gives_areas) absl::StrAppend(&conf, ",areas:true");
   const char* conf_before = getenv(HEAPTAP_CONF_VARIABLE);
   if (conf_before != nullptr && *conf_before != '\0') conf = absl::StrCat(conf_before, ",", conf);
   setenv(HEAPTAP_CONF_VARIABLE, conf.c_str(), 1);

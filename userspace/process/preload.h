@@ -29,8 +29,8 @@ std::string PathToShow(Library which);
 absl::Status CheckPreload(Library which, const std::string& library);
 
 // Sets the environment that children inherit: LD_PRELOAD, with the library before all others, and in HEAPTAP_CONF the
-// collector's PID and, if given, the rate.
-void SetPreloadEnvironment(const std::string& library, std::optional<uint32_t> lg_sample);
+// collector's PID, the rate if it is given, and whether the collector gives areas.
+void SetPreloadEnvironment(const std::string& library, std::optional<uint32_t> lg_sample, bool gives_areas = false);
 
 // The entries of a value of LD_PRELOAD.
 std::vector<std::string> SplitPreload(absl::string_view value);

@@ -64,6 +64,10 @@ std::string NameOf(pid_t pid, const Inspection& inspection) {
   return absl::StrCat("process ", pid, " (", base::AsciiOnly(inspection.facts.command), ")");
 }
 
+uint32_t FollowBits(const RecorderOptions& options) {
+  return (options.follow ? HEAPTAP_COLLECTOR_FOLLOWS : 0) | (options.counts ? HEAPTAP_COLLECTOR_GIVES_AREAS : 0);
+}
+
 AddressSpaces::Scope ScopeFor(const RecorderOptions& options) {
   if (options.system_wide.has_value()) return AddressSpaces::Scope::kSystemWide;
   return options.follow ? AddressSpaces::Scope::kKeptAndChildren : AddressSpaces::Scope::kKept;
@@ -108,6 +112,7 @@ absl::StatusOr<std::unique_ptr<Recorder>> Recorder::Start(const RecorderOptions&
 absl::StatusOr<std::unique_ptr<Recorder>> Recorder::Begin(const RecorderOptions& options, DumpFolder folder,
                                                           Kernel kernel) {
   std::unique_ptr<Recorder> recorder(new Recorder(options, std::move(folder), std::move(kernel)));
+  if (absl::Status status = recorder->gifts_.Prepare(); !status.ok()) return status;
   if (!options.system_wide.has_value()) return recorder;
   if (absl::Status status = recorder->StartSystemWide(); !status.ok()) {
     // A failed start must leave nothing in the kernel.
@@ -131,7 +136,8 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
               HasOwnThreads(options_) ? worker::Looks::Place::kOwnThreads : worker::Looks::Place::kCaller),
       spaces_(ScopeFor(options_)),
       controls_({.processes = books_->processes(), .orders = orders_, .targets = targets_},
-                {.is_system_wide = options_.system_wide.has_value(), .follow = options_.follow}),
+                {.is_system_wide = options_.system_wide.has_value(), .follow = FollowBits(options_)}),
+      gifts_(*books_, orders_, options_.counts),
       readings_({.processes = books_->processes(), .orders = orders_, .targets = targets_},
                 [this](Target& target, const process::Facts* facts) {
                   if (everyone_.has_value()) everyone_->HandleRead(target, facts);
@@ -177,6 +183,7 @@ Recorder::Recorder(const RecorderOptions& options, DumpFolder folder, Kernel ker
                  .targets = targets_,
                  .spaces = spaces_,
                  .controls = controls_,
+                 .gifts = gifts_,
                  .allocators = allocators_,
                  .unwinding = unwinding_,
                  .dumps = dumps_},

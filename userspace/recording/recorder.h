@@ -51,6 +51,7 @@
 #include "userspace/recording/threads.h"
 #include "userspace/spaces/address_spaces.h"
 #include "userspace/tables/unwinding.h"
+#include "userspace/targets/area_gifts.h"
 #include "userspace/targets/controls.h"
 #include "userspace/targets/readings.h"
 #include "userspace/targets/target.h"
@@ -178,6 +179,7 @@ class Recorder {
   AddressSpaces spaces_;
   TargetTable targets_;
   Controls controls_;
+  AreaGifts gifts_;
   Readings readings_;
   Allocators allocators_;
   Unwinding unwinding_;

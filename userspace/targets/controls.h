@@ -42,7 +42,7 @@ class Controls {
   };
   struct Options {
     bool is_system_wide = false;  // processes that another collector controls are recorded too
-    bool follow = false;          // children are recorded too
+    uint32_t follow = 0;          // HEAPTAP_COLLECTOR_FOLLOWS, HEAPTAP_COLLECTOR_GIVES_AREAS
   };
   Controls(const Means& means, const Options& options) : means_(means), options_(options) {}
 

@@ -24,6 +24,7 @@
 #include "userspace/process/residency.h"
 #include "userspace/process/start_facts.h"
 #include "userspace/worker/answer_job.h"
+#include "userspace/worker/area_job.h"
 #include "userspace/worker/file_jobs.h"
 #include "userspace/worker/plain_bytes.h"
 
@@ -100,7 +101,7 @@ absl::Status Control(const Request& request, const HandsOutput& output) {
       return absl::OkStatus();
     }
     case ControlVerb::kTake:
-      return process::TakeControl(*process, order.address, order.argument, order.follows != 0, collector);
+      return process::TakeControl(*process, order.address, order.argument, order.follows, collector);
     case ControlVerb::kRelease:
       return process::ReleaseControl(*process, order.address, collector);
     case ControlVerb::kTablesReady:
@@ -150,6 +151,8 @@ absl::Status DoHandsJob(const Request& request, absl::Span<const int> descriptor
       return WritePendingFrees(request, output);
     case Job::kAnswer:
       return AnswerDump(request, output);
+    case Job::kGiveArea:
+      return GiveArea(request, descriptors, output);
     case Job::kLook:
       return Look(request, descriptors, output);
     case Job::kVersion:

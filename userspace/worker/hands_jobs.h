@@ -21,7 +21,7 @@ enum class ControlVerb : uint32_t { kRead, kTake, kRelease, kTablesReady, kActiv
 struct ControlOrder {
   ControlVerb verb = ControlVerb::kRead;
   uint32_t argument = 0;
-  uint32_t follows = 0;    // of kTake
+  uint32_t follows = 0;    // of kTake: HEAPTAP_COLLECTOR_*
   uint32_t collector = 0;  // PID of the collector
   uint64_t address = 0;
 };

@@ -47,6 +47,7 @@ enum class Job : uint8_t {
   kResidency = 74,
   kPendingFrees = 75,
   kStart = 76,
+  kGiveArea = 77,
   kForTests = 200,  // and above: of a reader
 };
 

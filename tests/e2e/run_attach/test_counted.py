@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""--exact --counted: the program counts allocations at known call paths itself, and every total stays right.
+
+With verify_counts the library compares each stack that it takes as known with the kernel's, and aborts where they
+differ. Error bound: none.
+"""
+
+import os
+import re
+import signal
+import struct
+import sys
+
+import pytest
+
+import symbols
+from harness import PATIENCE_SECONDS, target
+from heap_v2 import Dump
+from lab import assert_one_clear_line
+from symbols import kept, live
+
+# Of heaptap/contract.h: the head and the mailboxes come first.
+AREA_BYTES = 1 << 20
+BEFORE_COUNTS = 64 * 4096
+COUNTS = struct.Struct("<QIIQQQQQQ")
+# The samples that a process reports before it asks for an area.
+REPORTED_FIRST = 1000
+PROFILED = {"MALLOC_CONF": "prof:true,prof_final:false"}
+
+
+def run(lab, *command, verify=False, **options):
+    env = dict(options.pop("env", {}))
+    if verify:
+        env["HEAPTAP_CONF"] = "verify_counts:true"
+    return lab.heaptap("run", "--exact", "--counted", "--", *command, env=env, **options)
+
+
+def known(session):
+    """How many samples of each process had the stacks that were known."""
+    return [int(count) for count in re.findall(r"^<heaptap>: (\d+) samples had the stacks", session.stderr(), re.M)]
+
+
+def areas(pid):
+    with open(f"/proc/{pid}/maps", encoding="ascii") as maps:
+        ranges = [line.split()[0].split("-") for line in maps if "bpf-map" in line]
+    return [int(begin, 16) for begin, end in ranges if int(end, 16) - int(begin, 16) == AREA_BYTES]
+
+
+def counted(pid):
+    """How many allocations the process has counted itself."""
+    total = 0
+    with open(f"/proc/{pid}/mem", "rb") as memory:
+        for begin in areas(pid):
+            memory.seek(begin + BEFORE_COUNTS)
+            for _, _, _, objects, *_ in COUNTS.iter_unpack(memory.read(AREA_BYTES - BEFORE_COUNTS)):
+                total += objects
+    return total
+
+
+# --- what programs do --------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("command, most_reported", (
+    ((target("depth"), "16", "20000"), 1100),
+    ((target("exact_threads"), "20000"), 40000),  # a quarter of the blocks are large
+    ((target("odd_stacks"), "500"), 40000),
+    (("jq", "-n", "[range(5000) | {a: ., b: tostring}] | length"), 8000),
+    ((sys.executable, "-c", "import json, re, collections; print(len(json.dumps([{'a': i} for i in range(3000)])))"), 40000),
+    ((target("jit"), "frame", "3000"), None),
+    ((target("jit"), "own", "3000"), None),
+    ((target("jit"), "mine", "3000"), None),
+    ((target("frames"),), None),
+    ((target("callers"),), None)), ids=lambda value: os.path.basename(value[0]) if isinstance(value, tuple) else "")
+def test_each_known_stack_is_the_kernel_s(lab, command, most_reported):
+    session = run(lab, *command, verify=True, env={"PYTHONMALLOC": "malloc"})
+    session.ends(seconds=4 * PATIENCE_SECONDS)
+    (entry,) = session.books()
+    (compared,) = known(session)
+    if most_reported is not None:
+        assert entry["samples_allocated"] - compared <= most_reported
+
+
+def test_threads_that_free_each_other_s_objects(lab):
+    session = run(lab, target("exact_threads"), "20000")
+    session.ends(seconds=4 * PATIENCE_SECONDS)
+    dump = lab.only_dump()
+    for path, objects, size, _ in re.findall(r"^(\w+) (\d+) (\d+) (\d+)$", session.stdout(), re.MULTILINE):
+        assert symbols.live(dump, path) == (int(objects), int(size)), path
+    (entry,) = session.books()
+    assert entry["samples_allocated"] == 8 * 20000 + 8
+
+
+def test_odd_stacks(lab):
+    """Signal handlers, coroutines, jumps."""
+    session = run(lab, target("odd_stacks"), "500")
+    session.ends()
+    assert live(lab.only_dump(), "keep_odd")[0] == int(session.stdout())
+
+
+# --- the life of a process ---------------------------------------------------------------------------------------------
+
+def test_a_program_that_is_killed(lab):
+    """What it has counted outlives it."""
+    session = lab.puppet_under_heaptap("--exact", "--counted")
+    session.ask("churn 20000 100")
+    session.ask("keep 30000 100")
+    assert counted(session.target_pid) >= 50000 - REPORTED_FIRST - 10
+    os.kill(session.target_pid, signal.SIGKILL)
+    session.ends(128 + signal.SIGKILL)
+    assert kept(lab.only_dump(session.target_pid, "f")) == 30000
+    (entry,) = session.books()
+    assert entry["samples_allocated"] >= 50000
+
+
+def test_short_programs_need_no_area(lab):
+    session = lab.puppet_under_heaptap("--exact", "--counted")
+    session.ask("keep 100 100")
+    assert areas(session.target_pid) == []
+    session.ask("keep 5000 100")
+    assert len(areas(session.target_pid)) == 1
+    session.ends()
+    assert kept(lab.only_dump(session.target_pid, "f")) == 5100
+
+
+@pytest.mark.parametrize("command", ("drop", "exit 0", "keep 3000 50; drop"))
+def test_a_forked_child_counts_for_itself(lab, command):
+    """It has no area of its parent, and frees of its parent's blocks are nobody's."""
+    session = lab.puppet_under_heaptap("--exact", "--counted")
+    session.ask("keep 10000 100")
+    session.ask(f"fork keep 20000 100;{command}" if command != "drop" else "fork drop;keep 20000 100")
+    session.ask("keep 10 100")
+    session.ends()
+    finals = {dump.pid: kept(dump.read()) for dump in lab.dumps(kind="f")}
+    assert finals.pop(session.target_pid) == 10010
+    assert list(finals.values()) == [0 if command.endswith("; drop") else 20000]
+
+
+def test_a_forked_child_has_no_area(lab):
+    """Not even where no code of the library runs in the child."""
+    program = ("import os\nkept = [str(i) for i in range(20000)]\n"
+               "if os.fork() == 0: print(os.getpid(), flush=True); input()\nelse: os.wait()")
+    session = lab.heaptap("run", "--exact", "--counted", "--", sys.executable, "-c", program, talks=True,
+                          env={"PYTHONMALLOC": "malloc"})
+    child = int(session.answer())
+    with open(f"/proc/{child}/stat", encoding="ascii") as stat:
+        parent = int(stat.read().rpartition(")")[2].split()[1])
+    assert len(areas(parent)) == 1
+    assert areas(child) == []
+    session.tell("")
+    session.ends()
+
+
+def test_an_exec(lab):
+    session = lab.puppet_under_heaptap("--exact", "--counted")
+    session.ask("keep 10000 64")
+    session.tell(f"exec {target('wiki_leak')}")
+    session.ends()
+    dump = lab.only_dump(pid=session.target_pid, kind="f")
+    assert (dump.total.objects, dump.total.bytes) == (120, 6926352)
+
+
+@pytest.mark.parametrize("way", ("fork", "vfork", "spawn", "threads"))
+def test_children(lab, way):
+    session = run(lab, target("children"), way)
+    session.ends(7)
+    found = sorted((live(dump.read(), "parent_leak"), live(dump.read(), "child_leak")) for dump in lab.dumps(kind="f"))
+    assert found == [((0, 0), (500, 500 * 128)), ((1010, 1010 * 64), (0, 0))]
+
+
+def test_a_signal_handler(lab):
+    session = lab.puppet_under_heaptap("--exact", "--counted")
+    session.ask("churn 5000 100")
+    session.ask("interrupt 20 100")
+    session.ask("handle keep 2000 100")
+    session.ends()
+    assert kept(lab.only_dump(session.target_pid, "f")) == 2000
+
+
+def test_a_dump_in_between(lab):
+    session = lab.puppet_under_heaptap("--exact", "--counted", env=PROFILED)
+    session.ask("keep 10000 100")
+    assert session.ask(f"write string prof.dump {lab.path('own')}") == "0"
+    session.ask("drop")
+    session.ends()
+    assert kept(Dump(lab.path("own"))) == 10000
+    assert kept(lab.only_dump(session.target_pid, "f")) == 0
+
+
+def test_a_reset(lab):
+    """The counts end with the books; the program gets another area for the new ones."""
+    session = lab.puppet_under_heaptap("--exact", "--counted", env=PROFILED)
+    session.ask("keep 10000 100")
+    assert session.ask("call prof.reset") == "0"
+    session.ask("keep 20000 100")
+    assert len(areas(session.target_pid)) == 2
+    session.ends()
+    assert kept(lab.only_dump(session.target_pid, "f")) == 20000
+
+
+def test_records_need_each_sample(lab):
+    """While the program wants records, it reports each sample."""
+    session = lab.puppet_under_heaptap("--exact", "--counted", env=PROFILED)
+    session.ask("keep 10000 100")
+    before = counted(session.target_pid)
+    assert before > 8000
+    assert session.ask("write ssize experimental.prof_recent.alloc_max 100") == "0"
+    session.ask("keep 5000 100")
+    assert counted(session.target_pid) <= before + 10
+    assert session.ask("write ssize experimental.prof_recent.alloc_max 0") == "0"
+    session.ask("keep 5000 100")
+    assert counted(session.target_pid) > before + 4000
+    session.ends()
+    assert kept(lab.only_dump(session.target_pid, "f")) == 20000
+
+
+def test_attach_twice(lab):
+    puppet = lab.preloaded_puppet()
+    for number in (1, 2):
+        session = lab.attach(puppet.target_pid, "--exact", "--counted", "-o", f"session{number}")
+        puppet.ask("churn 3000 100")
+        puppet.ask("keep 30000 100")
+        assert len(areas(puppet.target_pid)) == number
+        before = counted(puppet.target_pid)
+        puppet.ask("churn 5000 100")
+        assert counted(puppet.target_pid) >= before + 4990
+        session.signal(signal.SIGTERM)
+        session.ends()
+        before = counted(puppet.target_pid)
+        puppet.ask("churn 5000 100")
+        assert counted(puppet.target_pid) == before, "nobody records it"
+        assert kept(lab.dumps()[-1].read()) <= 30000
+    puppet.ends()
+
+
+def test_many_threads(lab):
+    """More threads than mailboxes: the others report."""
+    session = run(lab, target("short_threads"), "200", verify=True)
+    session.ends(seconds=4 * PATIENCE_SECONDS)
+
+
+# --- hostile programs, wrong words -------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("kind", ("ones", "random", "moved"))
+def test_a_program_that_forges_its_counts(lab, kind):
+    """It lies about itself, at most: the recording goes on, and later blocks are there."""
+    session = run(lab, target("forged_counts"), kind)
+    session.wait(PATIENCE_SECONDS)
+    session.records = False
+    assert session.stdout() == "1\n"
+    assert session.popen.returncode == 0, session.stderr()
+    assert live(lab.only_dump(), "keep_after")[0] >= (1000 if kind == "random" else 0)
+
+
+@pytest.mark.without_bpf
+@pytest.mark.parametrize("arguments, reason", (
+    (["--counted"], "only with --exact"),
+    (["--counted", "--exact", "--guest"], "not with --guest"),
+    (["--counted", "--exact", "--high-water"], "not with --high-water"),
+    (["--counted", "--exact", "--interval", "1M"], "not with --high-water or --interval")))
+def test_wrong_words(lab, arguments, reason):
+    session = lab.heaptap("run", *arguments, "--", "true")
+    assert_one_clear_line(session, 2, reason)
+
+
+def test_the_library_alone(lab):
+    """Without a collector the setting changes nothing."""
+    puppet = lab.preloaded_puppet(env={"HEAPTAP_CONF": "areas:true"})
+    puppet.ask("churn 3000 100")
+    assert areas(puppet.target_pid) == []
+    puppet.ends()

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The job of hands that answers HEAPTAP_ASK_AREA (contract.h).
+#ifndef HEAPTAP_USERSPACE_WORKER_AREA_JOB_H_
+#define HEAPTAP_USERSPACE_WORKER_AREA_JOB_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "userspace/worker/hands_output.h"
+#include "userspace/worker/request.h"
+
+namespace heaptap::worker {
+
+// The question of Job::kGiveArea: the process's descriptor of a socket. `descriptors`: the area, or none to refuse.
+// Sends the answer without waiting. InvalidArgument: the process has no such socket. NotFound: it has ended.
+absl::Status GiveArea(const Request& request, absl::Span<const int> descriptors, const HandsOutput& output);
+
+}  // namespace heaptap::worker
+
+#endif  // HEAPTAP_USERSPACE_WORKER_AREA_JOB_H_
