@@ -38,20 +38,28 @@ static __always_inline struct heaptap_mailbox* find_mailbox(__u32 slot, __u64 wh
  * does not tell, the answer is no. */
 __noinline int is_only_listener(void) {
   const struct uprobe_task* const any_task = NULL;
-  const struct uprobe* const any = NULL;
+  const struct uprobe___list* const any_list = NULL;
+  const struct uprobe___pointer* const any_pointer = NULL;
   (void)any_task;
-  (void)any;
-  if (!bpf_core_field_exists(any_task->auprobe) || !bpf_core_field_exists(any->consumers.next)) return 0;
+  (void)any_list;
+  (void)any_pointer;
+  if (!bpf_core_field_exists(any_task->auprobe)) return 0;
   const struct task_struct* const task = bpf_get_current_task_btf();
   const struct uprobe_task* const running = BPF_CORE_READ(task, utask);
   if (!running) return 0;
   const __u64 arch = (__u64)BPF_CORE_READ(running, auprobe);
   if (arch == 0) return 0;
   const __u64 begin = arch - bpf_core_field_offset(struct uprobe, arch);
-  const struct uprobe* const probe = (const struct uprobe*)begin;
-  const struct list_head* const first = BPF_CORE_READ(probe, consumers.next);
-  if (!first) return 0;
-  return (__u64)BPF_CORE_READ(first, next) == begin + bpf_core_field_offset(struct uprobe, consumers);
+  if (bpf_core_field_exists(any_list->consumers.next)) {
+    const struct uprobe___list* const probe = (const struct uprobe___list*)begin;
+    const struct list_head* const first = BPF_CORE_READ(probe, consumers.next);
+    if (!first) return 0;
+    return (__u64)BPF_CORE_READ(first, next) == begin + bpf_core_field_offset(struct uprobe___list, consumers);
+  }
+  if (!bpf_core_field_exists(any_pointer->consumers)) return 0;
+  const struct uprobe___pointer* const probe = (const struct uprobe___pointer*)begin;
+  const struct uprobe_consumer* const first = BPF_CORE_READ(probe, consumers);
+  return first && !BPF_CORE_READ(first, next);
 }
 
 static long find_end(struct task_struct* task, struct vm_area_struct* mapping, __u64* end) {

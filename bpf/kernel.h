@@ -107,8 +107,19 @@ struct arch_uprobe {
 };
 
 struct uprobe {
-  struct list_head consumers; /* since Linux 6.12; before, a pointer */
   struct arch_uprobe arch;
+};
+
+struct uprobe___list { /* 6.12 and later */
+  struct list_head consumers;
+};
+
+struct uprobe_consumer {
+  struct uprobe_consumer* next; /* before 6.12 */
+};
+
+struct uprobe___pointer { /* before 6.12 */
+  struct uprobe_consumer* consumers;
 };
 
 struct uprobe_task {

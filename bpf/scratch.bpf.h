@@ -60,6 +60,11 @@ struct scratch {
   __u64 window_begin;  /* address in the process */
   __u64 window_bytes;
   __u64 window[WINDOW_BYTES / 8];
+  /* The rule of the frame, for walk_simple_frames(); 0: it looks for the rule itself. */
+  __u64 given_rule;
+  /* Whether walk_simple_frames() had the rule of the frame where it ended. */
+  __u32 had_rule;
+  __u32 reserved;
   /* Where frame.rbp was read. Most functions save an RBP that holds data, so the word is noted only if it decides where
    * a frame is. */
   __u64 rbp_at;

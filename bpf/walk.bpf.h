@@ -84,10 +84,14 @@ __noinline enum next_frame walk_simple_frames(struct scratch* scratch) {
   __u64 hash = scratch->hash;
   __u64 files = scratch->files;
   enum next_frame next = FRAME_OF_ANY_KIND;
+  __u64 given = scratch->given_rule;
+  __u64 found = 0;
   __u32 i;
   for (i = 0; i < FRAMES_AT_ONCE; i++) {
     const __u64 pc = frame.rip - (rip_bits & HEAPTAP_RIP_RETURN);
-    __u64 found = find_cached_rule(salt, pc);
+    found = given;
+    given = 0;
+    if (found == 0) found = find_cached_rule(salt, pc);
     if (found == 0) found = find_known_rule(scratch, pc);
     const __u32 rule = found;
     if (rule == HEAPTAP_CFA_END) {
@@ -120,6 +124,8 @@ __noinline enum next_frame walk_simple_frames(struct scratch* scratch) {
     scratch->stack.frames[heaptap_frame_place(count)] = rip;
     scratch->stack.count = count + 1;
   }
+  scratch->given_rule = 0;
+  scratch->had_rule = found != 0;
   scratch->frame = frame;
   scratch->rip_bits = rip_bits;
   scratch->hash = hash;
@@ -167,13 +173,15 @@ __noinline long walk_frame(struct scratch* scratch) {
   if (!scratch) return 1; /* never */
   struct heaptap_stack* stack = &scratch->stack;
   const __u64 pc = scratch->frame.rip - (scratch->rip_bits & HEAPTAP_RIP_RETURN);
-  const int was_cached = find_cached_rule(scratch->salt, pc) != 0;
   const __u64 rule = find_rule(scratch, pc);
   if (rule & RULE_MISSING) {
     stack->end = rule & RULE_LATE ? HEAPTAP_STACK_UNFINISHED : HEAPTAP_STACK_NO_CODE;
     return 1;
   }
-  if (is_simple(rule) && (!was_cached || reach_simple_frame(scratch, rule))) return 0;
+  if (is_simple(rule) && (!scratch->had_rule || reach_simple_frame(scratch, rule))) {
+    scratch->given_rule = rule;
+    return 0;
+  }
   const __u32 cfa_kind = heaptap_unwind_cfa_kind(rule);
   scratch->files = hash_file(scratch->files, rule);
   if (cfa_kind != HEAPTAP_CFA_END) note_rbp(scratch, scratch->frame.rbp);
@@ -288,6 +296,7 @@ static __always_inline void walk_stack(struct pt_regs* context, struct heaptap_p
   scratch->stack.end = HEAPTAP_STACK_TRUNCATED;
   scratch->words_read = 0;
   scratch->rbp_at = RBP_IS_NOTED;
+  scratch->given_rule = 0;
   struct walk walk = {.scratch = scratch};
   bpf_loop(CALLS_PER_FRAME * HEAPTAP_MAX_WALK, walk_frames, &walk, 0);
   close_walk(scratch);

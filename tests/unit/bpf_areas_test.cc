@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -144,13 +146,21 @@ TEST_F(MailboxTest, ALostSampleIsNotTold) {
 }
 
 TEST_F(MailboxTest, OthersListenToo) {
-  process_.kernel.listeners = 2;
-  Fire();
-  EXPECT_EQ(Box().serial, serial_);
-  EXPECT_EQ(Box().count, 0u);
-  process_.kernel.listeners = 1;
-  for (const char* const field : {"any_task->auprobe", "any->consumers.next"}) {
-    process_.kernel.no_fields = {field};
+  using Fields = std::set<std::string>;
+  const char* const ring = "any_list->consumers.next";
+  const char* const list = "any_pointer->consumers";
+  for (const Fields& missing : {Fields{}, Fields{ring}}) {
+    process_.kernel.no_fields = missing;
+    process_.kernel.listeners = 2;
+    Fire();
+    EXPECT_EQ(Box().serial, serial_);
+    EXPECT_EQ(Box().count, 0u);
+    process_.kernel.listeners = 1;
+    Fire();
+    EXPECT_EQ(Box().count, 3u);
+  }
+  for (const Fields& missing : {Fields{"any_task->auprobe"}, Fields{ring, list}}) {
+    process_.kernel.no_fields = missing;
     Fire();
     EXPECT_EQ(Box().count, 0u) << "the kernel does not tell";
   }

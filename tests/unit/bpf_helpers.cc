@@ -172,14 +172,20 @@ struct task_struct* host_get_current_task_btf(void) {
     mm_struct___seqcount sequence;
   } memory;
   static task_struct task;
-  static uprobe probe;
-  static list_head consumers[2];
-  static uprobe_task running = {.auprobe = &probe.arch};
-  // A ring of the listeners.
+  // The listeners of the site: a ring, or in older kernels a list. Here `arch` lies at the beginning of struct uprobe.
+  static uprobe___list with_ring;
+  static uprobe___pointer with_list;
+  static list_head ring[2];
+  static uprobe_consumer list[2];
+  static uprobe_task running;
   const bool is_only = Kernel::Current().listeners == 1;
-  probe.consumers.next = &consumers[0];
-  consumers[0].next = is_only ? &probe.consumers : &consumers[1];
-  consumers[1].next = &probe.consumers;
+  with_ring.consumers.next = &ring[0];
+  ring[0].next = is_only ? &with_ring.consumers : &ring[1];
+  ring[1].next = &with_ring.consumers;
+  with_list.consumers = &list[0];
+  list[0].next = is_only ? nullptr : &list[1];
+  running.auprobe = host_field_exists("any_list->consumers.next") ? reinterpret_cast<arch_uprobe*>(&with_ring)
+                                                                  : reinterpret_cast<arch_uprobe*>(&with_list);
   task.utask = &running;
   static cred credentials;
   credentials.cap_effective.val = Kernel::Current().is_privileged ? 1ULL << CAP_SYS_ADMIN : 0;

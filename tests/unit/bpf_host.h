@@ -108,6 +108,8 @@ int host_remove_live(struct host_context* context, const struct heaptap_live_key
 __u64 host_find_rule(struct host_context* context, __u64 pc);
 /* Makes an entry of `scratch` forget the mappings that its walks have passed. */
 void host_forget_mappings(void* scratch);
+/* How many frames the walk in an entry of `scratch` has found so far. */
+__u32 host_frames_found(const void* scratch);
 /* The rule that a loaded table has for an offset of its file. */
 __u64 host_find_in_table(const struct heaptap_file* file, __u64 offset);
 

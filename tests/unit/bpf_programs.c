@@ -71,6 +71,8 @@ __u64 host_find_rule(struct host_context* context, __u64 pc) {
   return rule & RULE_MISSING ? rule : (__u32)rule;
 }
 
+__u32 host_frames_found(const void* entry) { return ((const struct scratch*)entry)->stack.count; }
+
 void host_forget_mappings(void* entry) {
   struct scratch* scratch = entry;
   __builtin_memset(scratch->mappings, 0, sizeof(scratch->mappings));

@@ -177,16 +177,16 @@ class RandomProcess {
   uint64_t registers_[16] = {};
 };
 
-// The walk that cannot find the rule of frame `cut`, finished by the collector. With nothing in the cache each frame
-// looks there twice, in the fast loop and after it.
+// The walk that cannot find the rule of frame `cut`, finished by the collector.
 heaptap_stack FinishAt(Simulation& process, uint32_t cut) {
-  uint32_t looks = 0;
   process.kernel.map("scratch").Clear();  // or the walk before would serve
   process.kernel.before_lookup = [&](std::string_view map) {
     if (map != "rule_cache") return;
     process.kernel.map("rule_cache").Clear();
-    process.kernel.map("scratch").ForEach<char>([](char& entry) { host_forget_mappings(&entry); });
-    if (looks++ == 2 * cut) process.kernel.busy = kMappingTries;
+    process.kernel.map("scratch").ForEach<char>([&](char& entry) {
+      host_forget_mappings(&entry);
+      if (host_frames_found(&entry) == cut + 1) process.kernel.busy = kMappingTries;
+    });
   };
   std::optional<heaptap_stack> kept = process.kernel.Sample(process.registers);
   process.kernel.before_lookup = nullptr;
