@@ -248,7 +248,7 @@ struct heaptap_pending {
  *
  * What a process writes there is trusted for its own books only.
  */
-#define HEAPTAP_AREA_PAGE_BYTES 4096
+#define HEAPTAP_AREA_PAGE_BYTES UINT64_C(4096)
 #define HEAPTAP_AREA_PAGES 256
 #define HEAPTAP_AREA_BYTES (HEAPTAP_AREA_PAGES * HEAPTAP_AREA_PAGE_BYTES)
 #define HEAPTAP_MAILBOXES 63
@@ -322,8 +322,8 @@ enum heaptap_ask_kind {
    * answer for at most HEAPTAP_TABLES_TIMEOUT_MILLISECONDS. */
   HEAPTAP_ASK_TABLES = 't',
   /* Needs no file: `file_fd` is one end of a pair of sockets (AF_UNIX, SOCK_SEQPACKET), and `argument` the number of
-   * areas that the process has. The collector sends a packet of one byte with the descriptor of a new area, which the
-   * process maps (HEAPTAP_AREA_BYTES). A collector that gives no area sends nothing. */
+   * areas that the process has for its books. The collector sends a packet of one byte, with the descriptor of a new
+   * area, which the process maps (HEAPTAP_AREA_BYTES), or without one if the process gets none. */
   HEAPTAP_ASK_AREA = 'a',
 };
 

@@ -8,23 +8,17 @@ differ. Error bound: none.
 import os
 import re
 import signal
-import struct
 import sys
 
 import pytest
 
 import symbols
+from areas import REPORTED_FIRST, areas, counted
 from harness import PATIENCE_SECONDS, target
 from heap_v2 import Dump
 from lab import assert_one_clear_line
 from symbols import kept, live
 
-# Of heaptap/contract.h: the head and the mailboxes come first.
-AREA_BYTES = 1 << 20
-BEFORE_COUNTS = 64 * 4096
-COUNTS = struct.Struct("<QIIQQQQQQ")
-# The samples that a process reports before it asks for an area.
-REPORTED_FIRST = 1000
 PROFILED = {"MALLOC_CONF": "prof:true,prof_final:false"}
 
 
@@ -38,23 +32,6 @@ def run(lab, *command, verify=False, **options):
 def known(session):
     """How many samples of each process had the stacks that were known."""
     return [int(count) for count in re.findall(r"^<heaptap>: (\d+) samples had the stacks", session.stderr(), re.M)]
-
-
-def areas(pid):
-    with open(f"/proc/{pid}/maps", encoding="ascii") as maps:
-        ranges = [line.split()[0].split("-") for line in maps if "bpf-map" in line]
-    return [int(begin, 16) for begin, end in ranges if int(end, 16) - int(begin, 16) == AREA_BYTES]
-
-
-def counted(pid):
-    """How many allocations the process has counted itself."""
-    total = 0
-    with open(f"/proc/{pid}/mem", "rb") as memory:
-        for begin in areas(pid):
-            memory.seek(begin + BEFORE_COUNTS)
-            for _, _, _, objects, *_ in COUNTS.iter_unpack(memory.read(AREA_BYTES - BEFORE_COUNTS)):
-                total += objects
-    return total
 
 
 # --- what programs do --------------------------------------------------------------------------------------------------
