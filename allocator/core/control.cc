@@ -51,10 +51,6 @@ void SetOwnLgInterval(uint32_t lg_interval) { Write(::heaptap_control.lg_sample,
 
 bool DoesCollectorFollow() { return (Read(::heaptap_control.collector_follows) & HEAPTAP_COLLECTOR_FOLLOWS) != 0; }
 
-bool DoesCollectorGiveAreas() {
-  return (Read(::heaptap_control.collector_follows) & HEAPTAP_COLLECTOR_GIVES_AREAS) != 0;
-}
-
 bool HasCollectorLeft() {
   return CollectorPid() == 0 && Read(::heaptap_control.collector_follows) == HEAPTAP_COLLECTOR_LEFT;
 }

@@ -77,7 +77,9 @@ inline uint32_t CollectorPid() { return __atomic_load_n(&::heaptap_control.colle
 // Whether that collector records forked children too.
 bool DoesCollectorFollow();
 // Whether that collector gives areas (contract.h).
-bool DoesCollectorGiveAreas();
+inline bool DoesCollectorGiveAreas() {
+  return (__atomic_load_n(&::heaptap_control.collector_follows, __ATOMIC_RELAXED) & HEAPTAP_COLLECTOR_GIVES_AREAS) != 0;
+}
 // Whether the collector has said that it no longer records this process, and no other collector has come.
 bool HasCollectorLeft();
 // Erases the collector's PID and interval.

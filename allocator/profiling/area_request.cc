@@ -101,8 +101,8 @@ bool TakeArea(areas::Wanted wanted) {
 
 }  // namespace
 
-void AskForAreaIfWorthIt() {
-  if (HEAPTAP_LIKELY(!control::DoesCollectorGiveAreas()) || control::CollectorPid() == 0) return;
+void area_request_internal::Ask() {
+  if (control::CollectorPid() == 0) return;
   const areas::Wanted wanted = areas::WantedArea();
   if (wanted == areas::Wanted::kNone || control::EffectiveLgInterval() != 0) return;
   if (reported.load(std::memory_order_relaxed) < kReportsBefore) {

@@ -6,13 +6,21 @@
 #ifndef HEAPTAP_ALLOCATOR_PROFILING_AREA_REQUEST_H_
 #define HEAPTAP_ALLOCATOR_PROFILING_AREA_REQUEST_H_
 
+#include "allocator/core/control.h"
+
 namespace heaptap {
+
+namespace area_request_internal {
+void Ask();
+}
 
 // To be called after each sample that was reported. Asks for an area and waits for it, if one is of use, every
 // allocation is a sample, the collector gives areas, and the process has reported so many samples that an area is worth
 // its price. The wait takes a millisecond, or a tenth of a second if the collector does not answer; then nobody asks
 // for some time.
-void AskForAreaIfWorthIt();
+inline void AskForAreaIfWorthIt() {
+  if (__builtin_expect(control::DoesCollectorGiveAreas(), false)) area_request_internal::Ask();
+}
 
 // In the child of a fork.
 void ResetAreaRequestAfterFork();

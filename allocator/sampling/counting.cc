@@ -9,6 +9,7 @@
 #include "allocator/platform/libc.h"
 #include "allocator/platform/numbers.h"
 #include "allocator/platform/system.h"
+#include "allocator/sampling/sampled_blocks.h"
 #include "heaptap/contract.h"
 
 namespace heaptap::counting {
@@ -78,7 +79,7 @@ void DisownBlocks() {
 }  // namespace
 
 uint32_t MailboxOfThread() {
-  if (HEAPTAP_LIKELY(!areas::HasAny()) || !areas::MayCount()) return 0;
+  if (!areas::MayCount()) return 0;
   Knowledge* const known = mine != nullptr ? mine : Begin();
   if (known == nullptr || known->is_learning) return 0;
   const uint64_t now = state.load(std::memory_order_relaxed);
@@ -149,6 +150,7 @@ void EndThread() {
   has_ended = true;
   Knowledge* const known = mine;
   if (known == nullptr) return;
+  ReturnKeptBlocks(known->blocks);
   mine = nullptr;
   areas::ReturnMailbox(known->mailbox);
   known->stacks.Clear();

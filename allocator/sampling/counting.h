@@ -19,10 +19,19 @@
 
 #include "allocator/core/check.h"
 #include "allocator/sampling/areas.h"
+#include "allocator/sampling/kept_blocks.h"
 #include "allocator/sampling/known_stacks.h"
 #include "allocator/sampling/stack_numbers.h"
 
 namespace heaptap::counting {
+
+// Of the calling thread; for sampled_blocks.cc.
+struct ThreadBlocks {
+  KeptBlocks kept;
+  uint64_t live_change;  // what heaptap_statistics.sampled_objects has not been told yet; may be below 0
+  uint64_t discards;     // how often blocks had been discarded (DiscardBlocks) when the thread last looked
+};
+
 namespace internal {
 
 // What a thread knows.
@@ -34,6 +43,7 @@ struct Knowledge {
   uint64_t state;    // `internal::state`, when it began to learn
   uint64_t books;    // `internal::books_bits` then
   bool is_learning;  // a signal handler that finds this leaves all as it is
+  ThreadBlocks blocks;
   StackWord words[HEAPTAP_MAILBOX_WORDS];
 };
 
@@ -66,6 +76,15 @@ extern std::atomic<uint64_t> books_bits;
   if (mine == nullptr || mine->state != internal::state.load(std::memory_order_relaxed)) return 0;
   return areas::MayCount() ? mine->stacks.Find(frame) : 0;
 }
+
+// Null: the thread counts nothing.
+[[gnu::always_inline]] inline ThreadBlocks* BlocksOfThread() {
+  return internal::mine != nullptr ? &internal::mine->blocks : nullptr;
+}
+
+// Adds to a number that only the calling thread changes, in one instruction: a signal handler that adds too comes
+// before or after it.
+[[gnu::always_inline]] inline void AddAtOnce(uint64_t& sum, uint64_t amount) { internal::Add(sum, amount); }
 
 // What a counted block has in place of a serial number.
 [[gnu::always_inline]] inline uint64_t SerialOf(uint32_t counts) {
@@ -100,7 +119,7 @@ extern std::atomic<uint64_t> books_bits;
 }
 
 // The number of the thread's mailbox, to be passed with a sample; 0: none, for want of areas, mailboxes or memory, or
-// because samples may not be counted now.
+// because samples may not be counted now. REQUIRES: areas::HasAny().
 uint32_t MailboxOfThread();
 
 // Learns the stack of the sample that was just reported with the mailbox of the thread. `frame`: as in Find.

@@ -13,6 +13,9 @@
 namespace heaptap {
 
 struct Arena;
+namespace counting {
+struct ThreadBlocks;
+}
 
 // Sets whether each block remembers the requested size that TakeBlock was given; if not, SampleOf returns the size of
 // the class. Called before the first TakeBlock. REQUIRES: requested sizes are at most kSmallMaximum.
@@ -24,6 +27,9 @@ struct SampledCounts {
   uint64_t slabs_made;
 };
 SampledCounts ReadSampledCounts(Arena& arena, unsigned size_class);
+
+// Gives the blocks that a thread keeps back to their slabs, because it ends. REQUIRES: no lock is held.
+void ReturnKeptBlocks(counting::ThreadBlocks& blocks);
 
 #ifdef HEAPTAP_DEBUG
 // Checks all pools (core/check.h). REQUIRES: the caller holds their locks, or is the only thread.

@@ -162,6 +162,16 @@ def test_a_dump_in_between(lab):
     assert kept(lab.only_dump(session.target_pid, "f")) == 0
 
 
+def test_without_descriptors(lab):
+    """The program can open nothing, so it gets no area, and reports all samples."""
+    session = lab.heaptap("run", "--exact", "--counted", "--", "prlimit", "--nofile=4:4", target("puppet"), talks=True)
+    pid = int(session.answer().split()[1])
+    session.ask("keep 5000 100")
+    assert areas(pid) == []
+    session.ends()
+    assert kept(lab.only_dump(pid, "f")) == 5000
+
+
 def test_a_reset(lab):
     """The counts end with the books; the program gets another area for the new ones."""
     session = lab.puppet_under_heaptap("--exact", "--counted", env=PROFILED)
