@@ -9,7 +9,6 @@
 #include "allocator/platform/libc.h"
 #include "allocator/platform/numbers.h"
 #include "allocator/platform/system.h"
-#include "allocator/sampling/sampled_blocks.h"
 #include "heaptap/contract.h"
 
 namespace heaptap::counting {
@@ -150,7 +149,6 @@ void EndThread() {
   has_ended = true;
   Knowledge* const known = mine;
   if (known == nullptr) return;
-  ReturnKeptBlocks(known->blocks);
   mine = nullptr;
   areas::ReturnMailbox(known->mailbox);
   known->stacks.Clear();

@@ -141,7 +141,7 @@ void Close();
 // Takes over an area (areas.h, Add).
 bool AddArea(void* mapping, areas::Wanted wanted);
 
-// The thread ends: its memory and its mailbox are free.
+// The thread ends: its memory and its mailbox are free. REQUIRES: it keeps no block.
 void EndThread();
 
 // In the child of a fork.

@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "allocator/sampling/report.h"
+#include "allocator/sampling/sampled_blocks.h"
 
 namespace heaptap {
 
@@ -57,6 +58,7 @@ void observer::Lost(uint64_t weight) {
 
 void observer::ThreadEnds() {
   ReportFreesOfThread();
+  ReturnKeptBlocks();
   counting::EndThread();
 }
 

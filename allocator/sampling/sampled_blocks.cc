@@ -311,7 +311,10 @@ SampledCounts ReadSampledCounts(Arena& arena, unsigned size_class) {
   return {pool.allocations, pool.slabs_made};
 }
 
-void ReturnKeptBlocks(counting::ThreadBlocks& blocks) {
+void ReturnKeptBlocks() {
+  counting::ThreadBlocks* const of_thread = counting::BlocksOfThread();
+  if (of_thread == nullptr) return;
+  counting::ThreadBlocks& blocks = *of_thread;
   NoteDiscards(blocks);
   ForEachArena([&](Arena& arena) {
     if (arena.index != kKeptArena) return;

@@ -13,9 +13,6 @@
 namespace heaptap {
 
 struct Arena;
-namespace counting {
-struct ThreadBlocks;
-}
 
 // Sets whether each block remembers the requested size that TakeBlock was given; if not, SampleOf returns the size of
 // the class. Called before the first TakeBlock. REQUIRES: requested sizes are at most kSmallMaximum.
@@ -28,8 +25,8 @@ struct SampledCounts {
 };
 SampledCounts ReadSampledCounts(Arena& arena, unsigned size_class);
 
-// Gives the blocks that a thread keeps back to their slabs, because it ends. REQUIRES: no lock is held.
-void ReturnKeptBlocks(counting::ThreadBlocks& blocks);
+// Gives the blocks that the calling thread keeps back to their slabs, because it ends. REQUIRES: no lock is held.
+void ReturnKeptBlocks();
 
 #ifdef HEAPTAP_DEBUG
 // Checks all pools (core/check.h). REQUIRES: the caller holds their locks, or is the only thread.
