@@ -83,7 +83,7 @@ uint32_t MailboxOfThread() {
   if (known == nullptr || known->is_learning) return 0;
   const uint64_t now = state.load(std::memory_order_relaxed);
   if (known->state != now) {
-    known->stacks.Clear();
+    if (!known->stacks.Clear()) return 0;
     known->state = now;
     const uint64_t books = internal::books_bits.load(std::memory_order_relaxed);
     if (known->books != books) known->numbers.Clear();

@@ -72,7 +72,7 @@ extern std::atomic<uint64_t> books_bits;
 // The number of the counts for a sample that begins in this frame; 0: it must be reported. `frame`: as in
 // KnownStacks::Find.
 [[gnu::always_inline]] inline uint32_t Find(uint64_t frame) {
-  const internal::Knowledge* const mine = internal::mine;
+  internal::Knowledge* const mine = internal::mine;
   if (mine == nullptr || mine->state != internal::state.load(std::memory_order_relaxed)) return 0;
   return areas::MayCount() ? mine->stacks.Find(frame) : 0;
 }

@@ -28,10 +28,11 @@ uint32_t Short(uint64_t hash) { return static_cast<uint32_t>(hash >> 32) | 1; }
 
 }  // namespace
 
-// While one exists, a function of the object that runs in a signal handler finds nothing.
+// While one exists, a function of the object that runs in a signal handler finds nothing. Nested: it runs in such a
+// handler itself, and changes nothing.
 class KnownStacks::Work {
  public:
-  explicit Work(KnownStacks& stacks) : stacks_(stacks), is_nested_(stacks.works_) {
+  explicit Work(KnownStacks& stacks) : stacks_(stacks), is_nested_(stacks.works_ || stacks.is_searched_) {
     if (is_nested_) return;
     stacks.works_ = true;
     stacks.visible_children_ = nullptr;
@@ -53,14 +54,15 @@ class KnownStacks::Work {
   const bool is_nested_;
 };
 
-void KnownStacks::Clear() {
+bool KnownStacks::Clear() {
   const Work work(*this);
-  if (work.is_nested()) return;
+  if (work.is_nested()) return false;
   children_.Clear();
   runs_.Clear();
   words_.Clear();
   suffixes_.Clear();
   children_used_ = suffixes_used_ = last_id_ = 0;
+  return true;
 }
 
 bool KnownStacks::Add(uint64_t frame, const StackWord* words, uint32_t count, uint32_t number) {

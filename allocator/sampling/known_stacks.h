@@ -21,6 +21,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <atomic>
+
 #include "allocator/core/check.h"
 #include "allocator/sampling/growing_array.h"
 
@@ -45,7 +47,7 @@ class KnownStacks {
 
   // The number with which Add was called for the stack of the caller; 0: the stack is not known. `frame`: the address
   // of the frame pointer of the calling function, whose own caller has a frame pointer too.
-  [[gnu::always_inline]] inline uint32_t Find(uint64_t frame) const;
+  [[gnu::always_inline]] inline uint32_t Find(uint64_t frame);
 
   // Adds the stack that begins at `frame`, with the words that decide the walk, from the inner end outwards; a word
   // below the frame does not belong to it. False: it is not added, for want of memory, because the words are not those
@@ -53,8 +55,8 @@ class KnownStacks {
   // these values; `number` is not 0.
   bool Add(uint64_t frame, const StackWord* words, uint32_t count, uint32_t number);
 
-  // Forgets all stacks, and returns the memory.
-  void Clear();
+  // Forgets all stacks, and returns the memory. False: it interrupts another function, and does nothing.
+  bool Clear();
 
   // The memory that it takes.
   size_t bytes() const { return children_.bytes() + runs_.bytes() + words_.bytes() + suffixes_.bytes(); }
@@ -143,6 +145,7 @@ class KnownStacks {
   uint32_t suffixes_used_;
   uint32_t last_id_;
   bool works_;
+  volatile bool is_searched_;  // Find runs
   // Of the words of the stack that is added, each with all that follow it: no memory for them is needed on a small
   // stack.
   uint64_t hashes_[kMaxWords];
@@ -175,14 +178,23 @@ bool KnownStacks::Matches(const Child& edge) const {
   }
 }
 
-uint32_t KnownStacks::Find(uint64_t frame) const {
-  if (visible_children_ == nullptr) return 0;
-  const Child* edge = FindChild(RootOf(frame), FirstWord(frame));
+uint32_t KnownStacks::Find(uint64_t frame) {
+  // A handler may search while this function does, but must not change what is searched.
+  const bool was_searched = is_searched_;
+  is_searched_ = true;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  uint32_t found = 0;
+  const Child* edge = visible_children_ != nullptr ? FindChild(RootOf(frame), FirstWord(frame)) : nullptr;
   while (edge != nullptr && Matches(*edge)) {
-    if (edge->branch == 0) return edge->number;
+    if (edge->branch == 0) {
+      found = edge->number;
+      break;
+    }
     edge = FindChild(edge->id, Load(edge->branch));
   }
-  return 0;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  is_searched_ = was_searched;
+  return found;
 }
 
 }  // namespace heaptap

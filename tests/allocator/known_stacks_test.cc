@@ -222,6 +222,37 @@ TEST_F(KnownStacksTest, AHandlerMayInterruptAnything) {
   EXPECT_GT(looks, 1000u);
   EXPECT_GT(refused, 100u);
 }
+
+// A handler that interrupts Find may search too, and changes nothing meanwhile.
+TEST_F(KnownStacksTest, AHandlerMayInterruptASearch) {
+  const uint64_t frame = Make({5, 10, 15, 20, 25});
+  ASSERT_TRUE(Add(frame, 7));
+  TestStack other_stack;
+  const uint64_t other = other_stack.Allocate(1000);
+  uint64_t looks = 0, added = 0, refused = 0;
+  bool all_right = true;
+  uint32_t found = 0;
+  {
+    const testing::SingleStep steps([&] {
+      looks++;
+      all_right &= known_->Find(frame) == 7;
+      // As often as it is added, it is forgotten with all others, which are added again.
+      if (known_->Add(other, other_stack.words().data(), static_cast<uint32_t>(other_stack.words().size()), 8)) {
+        added++;
+        all_right &= known_->Clear() && Add(frame, 7);
+      } else {
+        refused++;
+      }
+    });
+    found = known_->Find(frame);
+  }
+  EXPECT_EQ(found, 7u);
+  EXPECT_TRUE(all_right);
+  EXPECT_GT(looks, 20u);
+  EXPECT_GT(added, 0u);
+  EXPECT_GT(refused, 15u);
+  EXPECT_TRUE(known_->Clear());
+}
 #endif
 
 }  // namespace
