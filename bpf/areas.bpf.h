@@ -34,8 +34,8 @@ static __always_inline struct heaptap_mailbox* find_mailbox(__u32 slot, __u64 wh
   return pages ? bpf_map_lookup_elem(pages, &number) : NULL;
 }
 
-/* Whether nobody else listens to the site that the program runs at. Others must get each sample too. Where the kernel
- * does not tell, the answer is no. */
+/* Whether the collector is the only listener of the site that the program runs at. Other listeners must get each sample
+ * too. 0 where the kernel does not say. */
 __noinline int is_only_listener(void) {
   const struct uprobe_task* const any_task = NULL;
   const struct uprobe___list* const any_list = NULL;

@@ -69,12 +69,12 @@ bool Add(void* mapping, Wanted wanted) {
   begins[number].store(static_cast<char*>(mapping), std::memory_order_relaxed);
   if (wanted == Wanted::kFirst) {
     count_before.store(number, std::memory_order_relaxed);
-    // Release: whoever finds the area finds its head.
+    // Release: a thread that sees the area also sees its head.
     first.store(static_cast<char*>(mapping), std::memory_order_release);
     next_counts.store(number * kCountsPerArea + kFirstCounts, std::memory_order_relaxed);
     is_closed.store(false, std::memory_order_relaxed);
   }
-  // Release: whoever gets a number in the area finds the area.
+  // Release: a thread that gets a number in the area also sees the area.
   count.store(number + 1, std::memory_order_release);
   is_full.store(false, std::memory_order_relaxed);
   UpdateHead();
@@ -127,7 +127,7 @@ uint32_t NewCounts(uint64_t stack_id, uint32_t tid) {
   } while (!next_counts.compare_exchange_weak(number, number + 1, std::memory_order_relaxed));
   heaptap_counts& counts = CountsOf(number);
   counts.tid = tid;
-  // Release: who finds the stack finds the thread. A builtin, since C programs share the struct.
+  // Release: a reader that sees the stack also sees the thread. A builtin, since C programs share the struct.
   __atomic_store_n(&counts.stack_id, stack_id, __ATOMIC_RELEASE);
   return number;
 }

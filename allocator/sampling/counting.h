@@ -55,8 +55,8 @@ extern std::atomic<uint64_t> state;
 // Serial numbers are lower, and kEnded is higher.
 inline constexpr uint64_t kCounted = uint64_t{1} << 62;
 inline constexpr unsigned kBooksShift = 32;
-// Bits 32 to 47 of the serial number of a counted block: the low bits of the number of the process, which is another
-// one in the child of a fork.
+// Bits 32 to 47 of the serial number of a counted block: a number for the books in which the block was counted. It
+// changes in the child of a fork, after a reset, and with another collector.
 extern std::atomic<uint64_t> books_bits;
 
 [[gnu::always_inline]] inline void Add(uint64_t& sum, uint64_t amount) {

@@ -70,7 +70,7 @@ Slab* NewSampledSlab(Arena& arena, unsigned size_class) {
   if (KeepsRequested()) RequestedSizes(slab)[index] = static_cast<Requested>(requested);
 }
 
-// `kept`: gets some more blocks; null: nobody keeps blocks.
+// `kept`: receives some more blocks; null: the thread keeps none.
 [[gnu::always_inline]] inline Block* Take(Arena& arena, unsigned size_class, size_t requested, uint64_t serial,
                                           KeptBlocks* kept) {
   HEAPTAP_ASSERT(!KeepsRequested() || requested <= kSmallMaximum);

@@ -257,7 +257,8 @@ struct heaptap_pending {
 
 /* Page 0 of the first area. Written by the collector. */
 struct heaptap_area_head {
-  /* Who reads the counts, as in heaptap_control; 0: nobody does any more. While both differ, samples are reported. */
+  /* The PID of the collector that reads the counts; 0: none. While it differs from heaptap_control.collector_pid, the
+   * process reports its samples. */
   uint32_t collector_pid;
   uint32_t reserved;
 };
