@@ -184,18 +184,17 @@ $(BUILD)/bpf/heaptap.skel.h: $(BUILD)/bpf/heaptap.bpf.o
 # --- userspace: the collector -----------------------------------------------------------------------------------------
 
 COLLECTOR_SOURCES := $(filter-out userspace/cli/main.cc,$(wildcard userspace/*/*.cc userspace/*/*/*.cc))
-# Builds from scratch compile the files in groups, each as one file: a header is read once for a group, and a template is
-# instantiated once, which takes less than half the time. A change of one file then costs its whole group, so builds for
-# people who change something compile each file alone. A folder stays as it was built first. Two files of a group must not
-# define the same name in an anonymous namespace. Neighbours, such as endpoints_*.cc, often do, so they go to different
-# groups.
-GROUPED ?= $(if $(wildcard $(BUILD)/userspace/base/*.o),,$(wildcard $(BUILD)/userspace/group_0.o))
-GROUPS := 0 1 2 3
+# Builds from scratch compile each folder as one file: a header is read once for a group, and a template is instantiated
+# once, which takes less than half the time. A change of one file then costs its whole group, so builds for people who change
+# something compile each file alone. A build folder stays as it was built first. Two files of a group must not define the
+# same name in an anonymous namespace.
+GROUPED ?= $(if $(wildcard $(BUILD)/userspace/base/*.o),,$(wildcard $(BUILD)/userspace/group_base.o))
+GROUPS := $(patsubst userspace/%/,%,$(wildcard userspace/*/))
 GROUP_OBJECTS := $(GROUPS:%=group_%.o)
 # For the recipes of builds from scratch.
 FROM_SCRATCH = GROUPED=$(if $(wildcard $(BUILD)/userspace/base/*.o),,1)
 # $(1): group; $(2): all files
-group_of = $(shell printf '%s\n' $(2) | awk 'NR % $(words $(GROUPS)) == $(1)')
+group_of = $(filter userspace/$(1)/%,$(2))
 COLLECTOR_OBJECTS := $(if $(GROUPED),$(GROUP_OBJECTS:%=$(BUILD)/userspace/%),$(COLLECTOR_SOURCES:%.cc=$(BUILD)/%.o))
 # Headers of libraries are system headers: warnings are for our own code.
 ABSL_PACKAGES := absl_synchronization absl_status absl_statusor absl_strings absl_flat_hash_map absl_flat_hash_set absl_time absl_cleanup absl_span absl_str_format
@@ -222,7 +221,8 @@ COLLECTOR_FLAGS := $(HARDENING) -fstack-protector-strong -D_GLIBCXX_ASSERTIONS -
 
 # Speed does not matter for commands, and half of their code is CLI11 and JSON, which -O2 compiles a fifth slower. The parsers
 # of Boost.Beast take half the time with -O1.
-QUICK_OBJECTS := $(patsubst %.cc,$(BUILD)/%.o,$(wildcard userspace/cli/*.cc userspace/cli/*/*.cc) userspace/http/wire.cc)
+QUICK_OBJECTS := $(patsubst %.cc,$(BUILD)/%.o,$(wildcard userspace/cli/*.cc userspace/cli/*/*.cc) userspace/http/wire.cc) \
+  $(BUILD)/userspace/group_cli.o
 QUICK_FLAGS := -O1 $(if $(IS_CLANG),,-Wno-maybe-uninitialized)
 
 # The headers that most files include are compiled once, for each -O. GCC finds the compiled header next to the included
@@ -249,10 +249,10 @@ $(BUILD)/groups/group_%.cc: always
 
 # -Wno-restrict: in groups GCC 12 inlines more, and then takes insertions into a std::string for overlapping copies (GCC
 # bug 105651).
-$(BUILD)/userspace/group_%.o: $(BUILD)/groups/group_%.cc $(BUILD)/bpf/heaptap.skel.h
+$(BUILD)/userspace/group_%.o: $(BUILD)/groups/group_%.cc $(PRECOMPILED).gch | $(BUILD)/bpf/heaptap.skel.h
 	$(say) CXX "$@ ($(words $(call group_of,$*,$(COLLECTOR_SOURCES))) files)"
 	@mkdir -p $(@D)
-	$(Q)$(CXX) $(USERSPACE_FLAGS) $(if $(IS_CLANG),,-Wno-restrict) $(COLLECTOR_FLAGS) $(PACKAGE_FLAGS) $(DEPENDENCIES) -c $< -o $@
+	$(Q)$(CXX) $(USERSPACE_FLAGS) $(if $(IS_CLANG),,-Wno-restrict) $(COLLECTOR_FLAGS) $(PACKAGE_FLAGS) -include $(PRECOMPILED) $(DEPENDENCIES) -c $< -o $@
 
 $(BUILD)/userspace/%.o: userspace/%.cc $(PRECOMPILED).gch | $(BUILD)/bpf/heaptap.skel.h
 	$(say) CXX $@
@@ -273,13 +273,13 @@ $(WEB)/%.sha256: $(WEB)/%
 	$(say) HASH $@
 	$(Q)sha256sum <$< | cut -c 1-64 | tr a-f A-F | basenc --base16 --decode | base64 | tr -d '\n' >$@
 WEB_ASSETS := $(addprefix $(WEB)/,page.js page.css page.js.sha256 page.css.sha256)
-EMBEDDING := $(BUILD)/userspace/web/assets.o $(GROUP_OBJECTS:%=$(BUILD)/userspace/%)
+EMBEDDING := $(addprefix $(BUILD)/,userspace/web/assets.o userspace/group_web.o asan/group_web.o tsan/group_web.o)
 $(EMBEDDING): $(WEB_ASSETS)
 # ccache does not see what the assembler includes, and would take an object with an earlier page.
 $(EMBEDDING): export CCACHE_DISABLE := 1
 
 # The compiler treats the skeleton as a system header, so dependency files omit it.
-$(addprefix $(BUILD)/userspace/bpf/kernel_,books.o entries.o object.o processes.o unwind_maps.o): $(BUILD)/bpf/heaptap.skel.h
+$(patsubst %.cc,$(BUILD)/%.o,$(wildcard userspace/bpf/kernel_*.cc)) $(BUILD)/userspace/group_bpf.o: $(BUILD)/bpf/heaptap.skel.h
 
 $(BUILD)/libcollector.a: $(COLLECTOR_OBJECTS)
 	$(say) AR $@

@@ -15,8 +15,10 @@ PYTHON_FILES = $(shell grep -lIE '^\#!.*python3' $$($(LINT_FIND) \( -path './scr
   -o -path './tests/*' \) ! -name '*.py' -print) ; $(LINT_FIND) -name '*.py' -print)
 
 # Only the collector: GoogleTest's macros alone would take clang-tidy longer. A check reads every header that a file
-# includes, so files are checked in groups (tests/rules.mk). One stamp for each group that passed.
-TIDIED := $(GROUPS:%=$(LINT)/tidied_%)
+# includes, so folders are checked in four groups. One stamp for each group that passed.
+TIDY_GROUPS := 0 1 2 3
+TIDIED := $(TIDY_GROUPS:%=$(LINT)/tidied_%)
+tidy_group_of = $(foreach folder,$(shell printf '%s\n' $(GROUPS) | awk 'NR % $(words $(TIDY_GROUPS)) == $(1)'),$(call group_of,$(folder),$(TIDY_SOURCES)))
 TIDY_SOURCES := $(wildcard userspace/*/*.cc userspace/*/*/*.cc)
 TIDY_HEADERS := $(wildcard userspace/*/*.h userspace/*/*/*.h bpf/*.h allocator/include/heaptap/*.h)
 # Checks that `make lint` adds to or, with -, takes from those of .clang-tidy. The static analyzer takes half of the time, so
@@ -27,14 +29,14 @@ ANALYZER_STEPS := 50000
 
 # $(1): group
 define TIDY_GROUP
-$(LINT)/tidied_$(1): $(call group_of,$(1),$(TIDY_SOURCES)) $(TIDY_HEADERS) .clang-tidy tests/tidy | $(BUILD)/bpf/heaptap.skel.h
+$(LINT)/tidied_$(1): $(call tidy_group_of,$(1)) $(TIDY_HEADERS) .clang-tidy tests/tidy | $(BUILD)/bpf/heaptap.skel.h
 	$$(say) TIDY "group $(1), $$(words $$(filter %.cc,$$^)) files"
 	@mkdir -p $$(@D)
 	$$(Q)tests/tidy "$$(CLANG_TIDY)" '$$(TIDY_CHECKS)' $$@.cc $$(filter %.cc,$$^) -- $$(filter-out $$(WARNINGS),$$(USERSPACE_FLAGS)) \
 	  $$(PACKAGE_FLAGS) -Xclang -analyzer-config -Xclang max-nodes=$$(ANALYZER_STEPS)
 	@touch $$@
 endef
-$(foreach group,$(GROUPS),$(eval $(call TIDY_GROUP,$(group))))
+$(foreach group,$(TIDY_GROUPS),$(eval $(call TIDY_GROUP,$(group))))
 
 .PHONY: lint lint-format lint-includes lint-imports lint-layers lint-headers lint-stack lint-tidy lint-scripts lint-web
 lint: ## check format, layers, imported symbols, headers, the programs' stack, clang-tidy, types of the page, shellcheck and Python syntax

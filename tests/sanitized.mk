@@ -8,13 +8,15 @@
 
 # A report needs only functions and lines; the last -O and -g take effect. HEAPTAP_DEBUG: preconditions are checked
 # (userspace/base/require.h).
-SANITIZED_FLAGS := $(USERSPACE_FLAGS) $(CLANG_WARNINGS) -Wthread-safety -O1 -gline-tables-only -fno-omit-frame-pointer -DHEAPTAP_DEBUG
+SANITIZED_FLAGS := $(USERSPACE_FLAGS) $(CLANG_WARNINGS) -Wthread-safety -O0 -gline-tables-only -fno-omit-frame-pointer -DHEAPTAP_DEBUG
+# Clang takes three times as long with -O1, which pays only where tests do much work.
+BUSY_GROUPS := history symbolize unwind
 
 ASAN := $(BUILD)/asan
-# fuzzer-no-link: libFuzzer sees which code an input reaches. Left out, for a quarter of the compile time: null (it crashes
+# Left out, for a quarter of the compile time: null (it crashes
 # anyway), object-size (the address sanitizer finds these), vptr (there are no such casts). NDEBUG_SANITIZER: otherwise
 # Abseil's containers have another layout under the address sanitizer (since 2023) than in the system's library of Abseil.
-ASAN_FLAGS := -fsanitize=address,undefined,fuzzer-no-link -fno-sanitize=null,object-size,vptr -fno-sanitize-recover=all \
+ASAN_FLAGS := -fsanitize=address,undefined -fno-sanitize=null,object-size,vptr -fno-sanitize-recover=all \
   -DNDEBUG_SANITIZER
 # The system's library of Abseil was compiled without the sanitizer. Since 2023 it has parts of the containers, which take
 # over memory that other parts have poisoned, and do not know that.
@@ -28,25 +30,26 @@ TSAN_TEST_SOURCES := $(addprefix tests/unit/,$(addsuffix .cc,api_endpoints_test 
   api_process_symbols_test bpf_puppet bpf_unwind_maps_test daemon_historian_test http_access_test http_server_test \
   base_background_test attach_probe_files_test tables_unwind_tables_test crews_crew_test crews_errands_test \
   crews_hands_test worker_jobs support/main support/simulated_books support/tsan_mutex))
-TSAN_OBJECTS := $(TSAN_TEST_SOURCES:%.cc=$(TSAN)/%.o) $(GROUP_OBJECTS:%=$(TSAN)/%)
+# Without what these tests do not link.
+TSAN_OBJECTS := $(TSAN_TEST_SOURCES:%.cc=$(TSAN)/%.o) $(filter-out %_cli.o %_doctor.o,$(GROUP_OBJECTS:%=$(TSAN)/%))
 
 # $(1): ASAN or TSAN
 define SANITIZED_RULES
+$$(BUSY_GROUPS:%=$$($(1))/group_%.o): private SANITIZED_FLAGS += -O1
 $$($(1))/userspace/%.o: userspace/%.cc
 	$$(say) CLANGCXX $$@
 	@mkdir -p $$(@D)
 	$$(Q)$$(CLANG)++ $$(SANITIZED_FLAGS) $$($(1)_FLAGS) $$(PACKAGE_FLAGS) $$(DEPENDENCIES) -c $$< -o $$@
 
-$$($(1))/group_%.o: $$(BUILD)/groups/group_%.cc $$(BUILD)/bpf/heaptap.skel.h $$(WEB_ASSETS)
+$$($(1))/group_%.o: $$(BUILD)/groups/group_%.cc $$(BUILD)/bpf/heaptap.skel.h
 	$$(say) CLANGCXX "$$@ ($$(words $$(call group_of,$$*,$$(COLLECTOR_SOURCES))) files)"
 	@mkdir -p $$(@D)
 	$$(Q)$$(CLANG)++ $$(SANITIZED_FLAGS) $$($(1)_FLAGS) $$(PACKAGE_FLAGS) $$(DEPENDENCIES) -c $$< -o $$@
 
-# Not optimised, as without sanitizers.
 $$($(1))/tests/%.o: tests/%.cc
 	$$(say) CLANGCXX $$@
 	@mkdir -p $$(@D)
-	$$(Q)$$(CLANG)++ $$(SANITIZED_FLAGS) -O0 $$($(1)_FLAGS) $$(PACKAGE_FLAGS) $$(DEPENDENCIES) -c $$< -o $$@
+	$$(Q)$$(CLANG)++ $$(SANITIZED_FLAGS) $$($(1)_FLAGS) $$(PACKAGE_FLAGS) $$(DEPENDENCIES) -c $$< -o $$@
 
 $$($(1))/tests/%.o: tests/%.c
 	$$(say) CLANG $$@
@@ -62,13 +65,13 @@ TSAN_PRECOMPILED := $(TSAN)/tests/unit/support/precompiled.h.pch
 $(TSAN_PRECOMPILED): tests/unit/support/precompiled.h
 	$(say) PCH $@
 	@mkdir -p $(@D)
-	$(Q)$(CLANG)++ $(SANITIZED_FLAGS) -O0 $(TSAN_FLAGS) $(PACKAGE_FLAGS) -fpch-instantiate-templates $(PCH_FLAGS) $(DEPENDENCIES) \
+	$(Q)$(CLANG)++ $(SANITIZED_FLAGS) $(TSAN_FLAGS) $(PACKAGE_FLAGS) -fpch-instantiate-templates $(PCH_FLAGS) $(DEPENDENCIES) \
 	  -x c++-header $< -o $@
 
 $(TSAN)/tests/unit/%.o: tests/unit/%.cc $(TSAN_PRECOMPILED)
 	$(say) CLANGCXX $@
 	@mkdir -p $(@D)
-	$(Q)$(CLANG)++ $(SANITIZED_FLAGS) -O0 $(TSAN_FLAGS) $(PACKAGE_FLAGS) -include-pch $(TSAN_PRECOMPILED) $(DEPENDENCIES) \
+	$(Q)$(CLANG)++ $(SANITIZED_FLAGS) $(TSAN_FLAGS) $(PACKAGE_FLAGS) -include-pch $(TSAN_PRECOMPILED) $(DEPENDENCIES) \
 	  -c $< -o $@
 
 $(ASAN)/libcollector.a: $(ASAN_OBJECTS)
@@ -83,7 +86,7 @@ include tests/unit/not_sanitized.mk
 # The library comes first and completely, so that the linker takes its versions of inline functions.
 $(ASAN)/unit_tests: $(ASAN)/libcollector.a $(UNIT_OBJECTS) $(HARNESS_OBJECTS:$(BUILD)/%=$(ASAN)/%)
 	$(say) LINK $@
-	$(Q)$(CLANG)++ $(filter-out fuzzer-no-link,$(ASAN_FLAGS)) -o $@ -Wl,--whole-archive $< -Wl,--no-whole-archive \
+	$(Q)$(CLANG)++ $(ASAN_FLAGS) -o $@ -Wl,--whole-archive $< -Wl,--no-whole-archive \
 	  $(filter %.o,$^) $(PACKAGE_LIBRARIES) -lgtest -lgmock -lpthread
 
 $(TSAN)/unit_tests: $(TSAN_OBJECTS)

@@ -21,7 +21,7 @@ import named_tests
 
 KEYS = ("file", "old", "new", "why", "tests")
 # What the copy does not need, relative to the checkout. `build/vm` has kernels and disks.
-LEFT_OUT = {".git", "build/vm", "build/fuzz", "build/repeat", "build/mutations", "build/phases", "build/sanitized"}
+LEFT_OUT = {".git", "build/vm", "build/fuzz", "build/search", "build/repeat", "build/mutations", "build/phases", "build/sanitized"}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,6 +24,7 @@
 #include "userspace/http/access.h"
 #include "userspace/http/client_time.h"
 #include "userspace/http/message.h"
+#include "userspace/json/json.h"
 #include "userspace/profile/figures.h"
 #include "userspace/profile/snapshot.h"
 
@@ -41,6 +42,9 @@ struct Call {
 };
 
 using Reply = absl::StatusOr<http::Response>;
+
+// An answer of these fields, and of the version of the schema before them.
+http::Response FieldsAnswer(const json::Json& fields);
 
 enum Methods : uint8_t { kGet = 1, kHead = 2, kPost = 4, kRead = kGet | kHead };
 

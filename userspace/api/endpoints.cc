@@ -140,6 +140,12 @@ http::Response AnswerOrError(ErrorForm form, Reply reply) {
 
 }  // namespace
 
+http::Response FieldsAnswer(const json::Json& fields) {
+  json::Json document = {{"schema_version", json::kSchemaVersion}};
+  document.SetAll(fields);
+  return {.content_type = http::kJson, .body = absl::StrCat(document.Text(), "\n")};
+}
+
 std::optional<uint32_t> ParseNumber(absl::string_view text, uint32_t least, uint32_t most) {
   // SimpleAtoi accepts signs and spaces.
   const bool is_plain = !text.empty() && std::all_of(text.begin(), text.end(), absl::ascii_isdigit) &&

@@ -25,12 +25,7 @@
 namespace heaptap::api {
 namespace {
 
-http::Response JsonAnswer(std::string body) { return {.content_type = http::kJson, .body = std::move(body)}; }
-http::Response JsonAnswer(const json::Json& fields) {
-  json::Json document = {{"schema_version", json::kSchemaVersion}};
-  document.SetAll(fields);
-  return JsonAnswer(absl::StrCat(document.Text(), "\n"));
-}
+http::Response Document(std::string text) { return {.content_type = http::kJson, .body = std::move(text)}; }
 
 void AddGrowth(const GrowthRates& rates, std::vector<profile::ProcessSummary>& processes) {
   for (profile::ProcessSummary& process : processes) {
@@ -46,14 +41,14 @@ Reply Processes(Call& call) {
   absl::StatusOr<std::vector<profile::ProcessSummary>> processes = VisibleProcesses(call);
   if (!processes.ok()) return processes.status();
   if (call.history != nullptr) AddGrowth(call.history->Growth(), *processes);
-  return JsonAnswer(ProcessesJson(*processes, call.collector.IsRestricted(), base::FailingTasks()));
+  return Document(ProcessesJson(*processes, call.collector.IsRestricted(), base::FailingTasks()));
 }
 
 Reply Ended(Call& call) {
   absl::StatusOr<std::vector<profile::EndedProcess>> ended = call.collector.Ended();
   if (!ended.ok()) return ended.status();
   std::erase_if(*ended, [&](const profile::EndedProcess& process) { return !call.access.Sees(process.summary.owner); });
-  return JsonAnswer(EndedJson(*ended));
+  return Document(EndedJson(*ended));
 }
 
 absl::StatusOr<std::string> Collapsed(Call& call, profile::Snapshot& snapshot, formats::CollapsedValue value) {
@@ -107,7 +102,7 @@ Reply HeapPage(Call& call, const profile::NamedProcess& process) {
 Reply Dump(Call& call, const profile::NamedProcess& process) {
   const absl::StatusOr<std::string> path = call.collector.Dump(process.ref(), call.asker);
   if (!path.ok()) return path.status();
-  return JsonAnswer(json::Json{{"path", base::Printable(*path)}});
+  return FieldsAnswer(json::Json{{"path", base::Printable(*path)}});
 }
 
 Reply DumpAll(Call& call) {
@@ -125,7 +120,7 @@ Reply DumpAll(Call& call) {
     }
     list.Add(std::move(entry));
   }
-  return JsonAnswer(json::Json{{"dumps", std::move(list)}});
+  return FieldsAnswer(json::Json{{"dumps", std::move(list)}});
 }
 
 // Other users could make the collector work with such questions.
@@ -133,7 +128,7 @@ Reply Settle(Call& call) {
   if (!call.access.SeesAll()) return absl::PermissionDeniedError("only root may wait for the whole recording");
   const absl::Status settled = call.collector.Settle();
   if (!settled.ok()) return settled;
-  return JsonAnswer(json::Json{{"settled", true}});
+  return FieldsAnswer(json::Json{{"settled", true}});
 }
 
 Reply Active(Call& call, const profile::NamedProcess& process) {
@@ -141,7 +136,7 @@ Reply Active(Call& call, const profile::NamedProcess& process) {
   if (value != "on" && value != "off") return absl::InvalidArgumentError("value must be on or off");
   const absl::Status set = call.collector.SetActive(process.ref(), value == "on");
   if (!set.ok()) return set;
-  return JsonAnswer(json::Json{{"active", value == "on"}});
+  return FieldsAnswer(json::Json{{"active", value == "on"}});
 }
 
 Reply Rate(Call& call, const profile::NamedProcess& process) {
@@ -153,19 +148,20 @@ Reply Rate(Call& call, const profile::NamedProcess& process) {
   }
   const absl::Status set = call.collector.SetRate(process.ref(), lg_sample);
   if (!set.ok()) return set;
-  return JsonAnswer(json::Json{{"lg_sample", lg_sample.has_value() ? json::Json(*lg_sample) : json::Json("default")}});
+  return FieldsAnswer(
+      json::Json{{"lg_sample", lg_sample.has_value() ? json::Json(*lg_sample) : json::Json("default")}});
 }
 
 Reply Allocator(Call& call, const profile::NamedProcess& process) {
   const absl::StatusOr<profile::AllocatorFigures> figures = call.collector.Allocator(process.ref());
   if (!figures.ok()) return figures.status();
-  return JsonAnswer(AllocatorJson(*figures));
+  return Document(AllocatorJson(*figures));
 }
 
 Reply Resident(Call& call, const profile::NamedProcess& process) {
   const absl::StatusOr<profile::ResidentBytes> resident = call.collector.Resident(process.ref(), call.asker);
   if (!resident.ok()) return resident.status();
-  return JsonAnswer(ResidentJson(*resident));
+  return Document(ResidentJson(*resident));
 }
 
 constexpr CollectorEndpoint kApiEndpoints[] = {

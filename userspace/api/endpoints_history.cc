@@ -51,10 +51,6 @@ constexpr double kLastSecond = 253402300799;
 
 absl::Status NoHistory() { return absl::NotFoundError("the daemon keeps no history (--history none)"); }
 
-http::Response JsonAnswer(const Json& document) {
-  return {.content_type = http::kJson, .body = absl::StrCat(document.Text(), "\n")};
-}
-
 // Whole milliseconds, which the shortest text of the number shows.
 double Seconds(absl::Time time) { return static_cast<double>(absl::ToUnixMillis(time)) / 1000; }
 
@@ -89,7 +85,7 @@ Reply Services(Call& call) {
                   {"processes", service.processes},
                   {"running", service.running}});
   }
-  return JsonAnswer(Json{{"schema_version", json::kSchemaVersion}, {"services", std::move(list)}});
+  return FieldsAnswer({{"services", std::move(list)}});
 }
 
 // `short` and `folded`: what the views of a profile show of the frame (views/page_data.cc), so that the page finds the
@@ -164,8 +160,7 @@ Json TimelineJson(const history::Timeline& timeline, const history::Range& range
                    {"kind", base::Printable(mark.kind)},
                    {"text", base::Printable(mark.text)}});
   }
-  return Json{{"schema_version", json::kSchemaVersion},
-              {"name", base::Printable(timeline.name)},
+  return Json{{"name", base::Printable(timeline.name)},
               {"since", range.since == absl::InfinitePast() ? Json() : Json(Seconds(range.since))},
               {"until", range.until == absl::InfiniteFuture() ? Json() : Json(Seconds(range.until))},
               {"processes", std::move(processes)},
@@ -240,7 +235,7 @@ Reply History(Call& call) {
     range.until = std::min(range.until, base::WallNow());
   }
   if (!timeline.ok()) return ToClient(timeline.status());
-  return JsonAnswer(TimelineJson(*timeline, range));
+  return FieldsAnswer(TimelineJson(*timeline, range));
 }
 
 // What one process allocated between the two moments; its sum only grows. None: the timelines are of several processes,
@@ -328,7 +323,7 @@ Reply Mark(Call& call) {
   absl::Status status = history::AddMark(call.history->path(), base::WallNow(), process, "mark", text);
   if (absl::IsNotFound(status)) return absl::NotFoundError("there is no history yet");
   if (!status.ok()) return ToClient(status);
-  return JsonAnswer(Json{{"schema_version", json::kSchemaVersion}, {"marked", true}});
+  return FieldsAnswer({{"marked", true}});
 }
 
 constexpr CollectorEndpoint kHistory[] = {

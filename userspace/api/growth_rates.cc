@@ -30,15 +30,15 @@ constexpr size_t kFinest = 0;
 // A client that waits longer gets no rates.
 constexpr absl::Duration kPatience = absl::Seconds(2);
 
-struct Moment {
+struct Point {
   int64_t time = 0;
   TimelinePoint totals = {};
   Rows rows = {};
 };
 
 struct Ends {
-  Moment first;
-  Moment last;
+  Point first;
+  Point last;
 };
 
 absl::StatusOr<std::vector<KnownProcess>> RunningProcesses(history::Database& database) {
@@ -75,8 +75,8 @@ absl::StatusOr<absl::flat_hash_map<int64_t, Ends>> ReadEnds(history::Database& d
   const auto take = [&](int64_t time, int64_t process, const TimelinePoint& totals, const Rows& rows) {
     const auto own = ends.find(process);
     if (own == ends.end()) return;
-    for (Moment* moment : {&own->second.first, &own->second.last}) {
-      if (moment->time == time) *moment = {time, totals, rows};
+    for (Point* point : {&own->second.first, &own->second.last}) {
+      if (point->time == time) *point = {time, totals, rows};
     }
   };
   history::PointReader reader(database, processes);

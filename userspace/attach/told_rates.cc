@@ -19,7 +19,7 @@ namespace heaptap::recording {
 namespace {
 
 // Pins: rate_<File in hexadecimal>_<lg of the interval>.
-constexpr absl::string_view kPinPrefix = "rate";
+constexpr absl::string_view kRatePin = "rate";
 
 // Telling takes some hundredths of a second on a quiet machine.
 constexpr absl::Duration kTellTime = absl::Seconds(10);
@@ -28,7 +28,7 @@ constexpr absl::Duration kTellTime = absl::Seconds(10);
 constexpr uint32_t kNoProgram = HEAPTAP_PROBES;
 
 std::string PinOf(ToldRates::File file, uint32_t lg_sample) {
-  return absl::StrCat(kPinPrefix, "_", absl::Hex(file), "_", lg_sample);
+  return absl::StrCat(kRatePin, "_", absl::Hex(file), "_", lg_sample);
 }
 
 }  // namespace
@@ -43,7 +43,7 @@ void ToldRates::TakeOver() {
     const std::vector<absl::string_view> parts = absl::StrSplit(name, '_');
     File file = 0;
     uint32_t lg_sample = 0;
-    if (parts.size() != 3 || parts[0] != kPinPrefix) continue;
+    if (parts.size() != 3 || parts[0] != kRatePin) continue;
     const bool is_good = absl::SimpleHexAtoi(parts[1], &file) && absl::SimpleAtoi(parts[2], &lg_sample) &&
                          lg_sample <= HEAPTAP_MAX_LG_SAMPLE && !told_.contains(file);
     if (is_good) {

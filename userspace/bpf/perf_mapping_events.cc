@@ -21,9 +21,9 @@
 namespace heaptap::bpf {
 namespace {
 
-constexpr size_t kPage = 4096;
+constexpr size_t kRingPage = 4096;
 // A record of an mmap has about 150 bytes, so each CPU has room for some thousand of them between two reads.
-constexpr size_t kMostDataBytes = 128 * kPage;
+constexpr size_t kMostDataBytes = 128 * kRingPage;
 // The buffers of all CPUs together. One thread reads them, so hundreds of CPUs need no more room.
 constexpr size_t kAllDataBytes = 64 * kMostDataBytes;
 // The size of a record has 16 bits, so a buffer with more room than this has lost nothing.
@@ -152,7 +152,7 @@ absl::Status PerfMappingEvents::OpenCpu(int cpu, int group) {
     if (errno == ENODEV) return absl::OkStatus();  // a possible CPU that is offline
     return KernelError(errno, "perf_event_open for mappings");
   }
-  buffer.memory = mmap(nullptr, kPage + data_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, buffer.fd, 0);
+  buffer.memory = mmap(nullptr, kRingPage + data_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, buffer.fd, 0);
   if (buffer.memory == MAP_FAILED) {
     const int error = errno;
     close(buffer.fd);
@@ -167,7 +167,7 @@ PerfMappingEvents::~PerfMappingEvents() {
 }
 
 void PerfMappingEvents::Close(const Buffer& buffer) const {
-  munmap(buffer.memory, kPage + data_bytes_);
+  munmap(buffer.memory, kRingPage + data_bytes_);
   close(buffer.fd);
 }
 
@@ -193,7 +193,7 @@ std::vector<MappingEvent> PerfMappingEvents::Take() {
 
 void PerfMappingEvents::Read(Buffer& buffer, std::vector<MappingEvent>& events) const {
   auto* control = static_cast<perf_event_mmap_page*>(buffer.memory);
-  const char* data = static_cast<const char*>(buffer.memory) + kPage;
+  const char* data = static_cast<const char*>(buffer.memory) + kRingPage;
   const uint64_t head = __atomic_load_n(&control->data_head, __ATOMIC_ACQUIRE);
   uint64_t tail = control->data_tail;
   const uint64_t taken = tail;

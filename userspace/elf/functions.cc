@@ -2,18 +2,12 @@
 #include "userspace/elf/functions.h"
 
 #include <elf.h>
-#include <string.h>
-
-#include <algorithm>
-#include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "userspace/elf/each_symbol.h"
 
 namespace heaptap::elf {
 namespace {
-
-// The piece of a symbol table that is in memory at a time.
-constexpr uint64_t kSymbolsAtOnce = 16384;
 
 bool IsFunction(const Elf64_Sym& symbol) {
   const auto type = ELF64_ST_TYPE(symbol.st_info);
@@ -29,24 +23,17 @@ std::set<std::string> FindIn(const File& file, absl::string_view symbols_name, a
   if (symbols->size > kMaxFunctionBytes) return found;
   const absl::StatusOr<std::string> texts = file.Read(strings->offset, strings->size, kMaxFunctionBytes, strings_name);
   if (!texts.ok()) return found;
-  for (uint64_t done = 0; symbols->size - done >= sizeof(Elf64_Sym);) {
-    const uint64_t count = std::min((symbols->size - done) / sizeof(Elf64_Sym), kSymbolsAtOnce);
-    const uint64_t bytes = count * sizeof(Elf64_Sym);
-    const absl::StatusOr<std::string> piece = file.Read(symbols->offset + done, bytes, bytes, symbols_name);
-    if (!piece.ok()) return found;
-    done += bytes;
-    for (uint64_t i = 0; i < count; i++) {
-      Elf64_Sym symbol;
-      memcpy(&symbol, piece->data() + i * sizeof(symbol), sizeof(symbol));
-      if (!IsFunction(symbol) || symbol.st_name >= texts->size()) continue;
-      const absl::string_view rest = absl::string_view(*texts).substr(symbol.st_name);
-      for (const absl::string_view name : names) {
-        if (rest.size() > name.size() && rest[name.size()] == '\0' && rest.substr(0, name.size()) == name) {
-          found.insert(std::string(name));
-        }
+  // What was found before an error counts.
+  (void)ForEachSymbol(file, *symbols, symbols_name, [&](const Elf64_Sym& symbol) {
+    if (!IsFunction(symbol) || symbol.st_name >= texts->size()) return true;
+    const absl::string_view rest = absl::string_view(*texts).substr(symbol.st_name);
+    for (const absl::string_view name : names) {
+      if (rest.size() > name.size() && rest[name.size()] == '\0' && rest.substr(0, name.size()) == name) {
+        found.insert(std::string(name));
       }
     }
-  }
+    return true;
+  });
   return found;
 }
 

@@ -15,7 +15,7 @@ namespace heaptap::elf {
 namespace {
 
 // One line: START-END PERMISSIONS OFFSET MAJOR:MINOR INODE [blanks PATH]
-struct Line {
+struct MapsLine {
   uint64_t start = 0;
   uint64_t end = 0;
   uint64_t offset = 0;
@@ -33,9 +33,9 @@ bool TakeHex(absl::string_view& text, char separator, uint64_t& number) {
   return true;
 }
 
-std::optional<Line> Parse(absl::string_view text) {
+std::optional<MapsLine> Parse(absl::string_view text) {
   constexpr size_t kPermissionsBytes = 4;
-  Line line;
+  MapsLine line;
   if (!TakeHex(text, '-', line.start) || !TakeHex(text, ' ', line.end) || text.size() <= kPermissionsBytes) {
     return std::nullopt;
   }
@@ -52,20 +52,20 @@ std::optional<Line> Parse(absl::string_view text) {
   return line;
 }
 
-bool IsAnonymous(const Line& line) { return !line.has_file && !line.has_name; }
+bool IsAnonymous(const MapsLine& line) { return !line.has_file && !line.has_name; }
 
 }  // namespace
 
 std::vector<MovedCode> FindMovedCode(absl::string_view maps, size_t most) {
   std::vector<MovedCode> moved;
-  std::optional<Line> before;      // the latest mapping of a file
+  std::optional<MapsLine> before;  // the latest mapping of a file
   absl::string_view before_text;   // its line
   std::vector<MovedCode> between;  // the moved code since `before`, without a gap
   uint64_t end = 0;                // of the latest mapping
   for (size_t begin = 0; begin < maps.size();) {
     const size_t bytes = std::min(maps.find('\n', begin), maps.size()) - begin;
     const absl::string_view text = maps.substr(begin, bytes);
-    const std::optional<Line> line = Parse(text);
+    const std::optional<MapsLine> line = Parse(text);
     const bool follows = line.has_value() && before.has_value() && line->start == end;
     if (line.has_value() && IsAnonymous(*line) && follows) {
       if (line->is_executable && moved.size() + between.size() < most) {

@@ -5,17 +5,15 @@
 #include <limits.h>
 #include <string.h>
 
-#include <algorithm>
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "userspace/elf/each_symbol.h"
 #include "userspace/elf/file.h"
 
 namespace heaptap::elf {
 namespace {
-
-// The piece of a symbol table that is in memory at a time.
-constexpr uint64_t kSymbolsAtOnce = 16384;
 
 // Data symbols whose names are read. The largest libraries have some hundred thousand.
 constexpr uint64_t kMostDataSymbols = 1 << 20;
@@ -32,28 +30,25 @@ absl::StatusOr<uint64_t> FindIn(const File& file, absl::string_view symbols_name
         absl::StrCat(symbols_name, ": more than the limit of ", kMaxSymbolBytes, " bytes"));
   }
   uint64_t names_read = 0;
-  for (uint64_t done = 0; symbols->size - done >= sizeof(Elf64_Sym);) {
-    const uint64_t count = std::min((symbols->size - done) / sizeof(Elf64_Sym), kSymbolsAtOnce);
-    const uint64_t bytes = count * sizeof(Elf64_Sym);
-    absl::StatusOr<std::string> piece = file.Read(symbols->offset + done, bytes, bytes, symbols_name);
-    if (!piece.ok()) return piece.status();
-    done += bytes;
-    for (uint64_t i = 0; i < count; i++) {
-      Elf64_Sym symbol;
-      memcpy(&symbol, piece->data() + i * sizeof(symbol), sizeof(symbol));
-      if (ELF64_ST_TYPE(symbol.st_info) != STT_OBJECT || symbol.st_shndx == SHN_UNDEF) continue;
-      if (symbol.st_name >= strings->size || strings->size - symbol.st_name <= name.size()) continue;
-      if (++names_read > kMostDataSymbols) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(symbols_name, ": more than ", kMostDataSymbols, " data symbols"));
-      }
-      const uint64_t length = name.size() + 1;
-      absl::StatusOr<std::string> found = file.Read(strings->offset + symbol.st_name, length, length, strings_name);
-      if (!found.ok()) return found.status();
-      if (memcmp(found->data(), name.data(), name.size()) == 0 && found->back() == '\0') return symbol.st_value;
+  const uint64_t length = name.size() + 1;
+  absl::StatusOr<uint64_t> value = absl::NotFoundError(absl::StrCat("no symbol ", name));
+  const absl::Status read = ForEachSymbol(file, *symbols, symbols_name, [&](const Elf64_Sym& symbol) {
+    if (ELF64_ST_TYPE(symbol.st_info) != STT_OBJECT || symbol.st_shndx == SHN_UNDEF) return true;
+    if (symbol.st_name >= strings->size || strings->size - symbol.st_name <= name.size()) return true;
+    if (++names_read > kMostDataSymbols) {
+      value = absl::InvalidArgumentError(absl::StrCat(symbols_name, ": more than ", kMostDataSymbols, " data symbols"));
+      return false;
     }
-  }
-  return absl::NotFoundError(absl::StrCat("no symbol ", name));
+    const absl::StatusOr<std::string> text = file.Read(strings->offset + symbol.st_name, length, length, strings_name);
+    if (!text.ok()) {
+      value = text.status();
+      return false;
+    }
+    if (memcmp(text->data(), name.data(), name.size()) != 0 || text->back() != '\0') return true;
+    value = symbol.st_value;
+    return false;
+  });
+  return read.ok() ? value : read;
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace heaptap::formats {
 namespace {
 
 // The heading of the last section of a heap profile.
-constexpr char kMappedLibraries[] = "\nMAPPED_LIBRARIES:\n";
+constexpr char kLastHeading[] = "\nMAPPED_LIBRARIES:\n";
 
 // The addresses that jeprof looks up: those of HeapV2, minus one for callers, so that all lie inside calls.
 std::vector<uint64_t> CallAddresses(const std::vector<Row>& rows) {
@@ -64,7 +64,7 @@ std::string JeprofSymbolized(const profile::Profile& profile, absl::string_view 
   out.append(HeapV2(profile));
   // The mapped libraries are left out: all names are known, and jeprof would run objdump on each file, or on another
   // file in its place.
-  out.resize(out.rfind(kMappedLibraries) + sizeof(kMappedLibraries) - 1);
+  out.resize(out.rfind(kLastHeading) + sizeof(kLastHeading) - 1);
   return out;
 }
 

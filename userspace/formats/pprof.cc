@@ -72,9 +72,9 @@ struct Detail {
   bool inlined = false;
 };
 
-class Writer {
+class MessageWriter {
  public:
-  Writer(const Profile& profile, const PprofOptions& options)
+  MessageWriter(const Profile& profile, const PprofOptions& options)
       : profile_(profile), options_(options), program_(FindProgram()), details_(profile.mappings.size()) {
     texts_.Add("");
   }
@@ -296,7 +296,7 @@ class Writer {
 
 std::string Pprof(const profile::Profile& profile, const PprofOptions& options) {
   HEAPTAP_REQUIRE(options.threads || !options.blocks);
-  return Writer(profile, options).Write();
+  return MessageWriter(profile, options).Write();
 }
 
 }  // namespace heaptap::formats

@@ -48,8 +48,12 @@ std::string MemoryGroupFolder(absl::string_view text) {
   return folder;
 }
 
+std::string MemoryGroupFolder(pid_t pid) {
+  return MemoryGroupFolder(ReadProcFile(pid, "cgroup", kMaxGroupBytes).value_or(""));
+}
+
 absl::Status JoinMemoryGroup(pid_t pid) {
-  const std::string folder = MemoryGroupFolder(ReadProcFile(pid, "cgroup", kMaxGroupBytes).value_or(""));
+  const std::string folder = MemoryGroupFolder(pid);
   if (folder.empty())
     return absl::PermissionDeniedError(
         absl::StrCat("the memory control group of process ", pid, " is not visible here"));

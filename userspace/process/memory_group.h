@@ -16,6 +16,8 @@ namespace heaptap::process {
 // The folder of a process's memory group, from the text of its /proc/PID/cgroup; "" if the process is in none, or in
 // one outside this process's control group namespace.
 std::string MemoryGroupFolder(absl::string_view text);
+// The same of a process. "" also if it is gone.
+std::string MemoryGroupFolder(pid_t pid);
 
 // Moves the calling process into the memory group of another one, so that memory is charged there from now on. For a
 // child that does nothing else. On error, the process stays in its group.

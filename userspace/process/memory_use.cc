@@ -20,11 +20,8 @@ namespace {
 // Version 1 says "no limit" with the greatest multiple of a page.
 constexpr int64_t kNoLimit = int64_t{1} << 60;
 
-// The memory group is among the first lines.
-constexpr size_t kMaxGroupBytes = 8192;
-
 int64_t LimitBytes(pid_t pid) {
-  const std::string folder = MemoryGroupFolder(ReadProcFile(pid, "cgroup", kMaxGroupBytes).value_or(""));
+  const std::string folder = MemoryGroupFolder(pid);
   if (folder.empty()) return -1;
   for (const char* file : {"/memory.max", "/memory.limit_in_bytes"}) {
     int64_t limit = 0;

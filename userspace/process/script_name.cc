@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kMaxNameBytes = 247;
 // The kernel keeps this many bytes of a command (TASK_COMM_LEN without the terminating zero).
-constexpr size_t kMaxCommandBytes = 15;
+constexpr size_t kCommandBytes = 15;
 
 // How an interpreter reads its command line, from its manual page. Options are words that begin with "-".
 // One-letter options may share a word, as in "-uc".
@@ -65,7 +65,7 @@ absl::string_view LastPart(absl::string_view path) {
 }
 
 // The command that the kernel makes from the name of a file.
-absl::string_view Command(absl::string_view name) { return name.substr(0, kMaxCommandBytes); }
+absl::string_view Command(absl::string_view name) { return name.substr(0, kCommandBytes); }
 
 // "python3.11" and "nodejs" are "python" and "node".
 const Interpreter* Find(absl::string_view executable) {

@@ -37,9 +37,9 @@ std::vector<elf::Segment> CodeSegments(const elf::File& file) {
   return segments;
 }
 
-class Builder {
+class FileTableBuilder {
  public:
-  explicit Builder(uint64_t base) { table_.base = base; }
+  explicit FileTableBuilder(uint64_t base) { table_.base = base; }
 
   // REQUIRES: offsets do not descend.
   void Append(uint64_t offset, uint32_t rule) {
@@ -82,7 +82,7 @@ absl::StatusOr<FileTable> ReadFileTable(const elf::File& file) {
   }
   if (table->rows.empty()) return FileTable();
   const std::vector<elf::Segment> segments = CodeSegments(file);
-  Builder builder(segments.front().offset);
+  FileTableBuilder builder(segments.front().offset);
   uint64_t done = 0;  // rows exist up to this offset; segments of a hostile file may overlap
   for (const elf::Segment& segment : segments) {
     if (segment.offset < done || segment.file_size > std::numeric_limits<uint64_t>::max() - segment.offset) continue;

@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
 
-union Control {
+union Descriptors {
   cmsghdr header;
   char bytes[CMSG_SPACE(kMaxPacketDescriptors * sizeof(int))];
 };
@@ -50,7 +50,7 @@ absl::Status SendPacket(int socket, absl::string_view bytes, absl::Span<const in
     return absl::InvalidArgumentError("the packet is too large");
   }
   iovec piece = {const_cast<char*>(bytes.data()), bytes.size()};
-  Control control = {};
+  Descriptors control = {};
   msghdr message = {};
   message.msg_iov = &piece;
   message.msg_iovlen = 1;
@@ -70,7 +70,7 @@ absl::Status SendPacket(int socket, absl::string_view bytes, absl::Span<const in
 
 absl::StatusOr<Packet> ReceivePacket(int socket) {
   Packet packet;
-  Control control = {};
+  Descriptors control = {};
   msghdr message = {};
   message.msg_control = &control;
   message.msg_controllen = sizeof(control);

@@ -83,7 +83,7 @@ report::TextOptions ToOptions(const ReportInput& input, uint64_t limit) {
           .has_percentages = !is_change};
 }
 
-absl::StatusOr<std::string> Top(const ReportInput& input) {
+absl::StatusOr<std::string> Table(const ReportInput& input) {
   const absl::StatusOr<std::vector<Path>> paths = SelectPaths(input, true);
   if (!paths.ok()) return paths.status();
   return report::TopText(input.named, report::IsOfRoots(input.show.by) ? report::RootsOf(*paths) : *paths, input.show,
@@ -218,7 +218,7 @@ absl::StatusOr<std::string> Html(const ReportInput& input) {
 
 constexpr auto kMarked = report::CutPaths::kMarked;
 constexpr View kViews[] = {
-    {"--top", "show a table of functions (see --by)", Top},
+    {"--top", "show a table of functions (see --by)", Table},
     {.option = "--tree",
      .help = "show call paths as a tree, from the outermost functions",
      .make = Tree,
@@ -287,7 +287,7 @@ absl::Span<const View> ReportViews() { return kViews; }
 absl::StatusOr<std::string> ShortView(const ReportInput& input) {
   const absl::StatusOr<std::vector<Path>> paths = SelectPaths(input, true);
   if (!paths.ok()) return paths.status();
-  if (report::IsOfRoots(input.show.by)) return Top(input);
+  if (report::IsOfRoots(input.show.by)) return Table(input);
   report::Show show = input.show;
   // Many programs have freed everything at their end; what they allocated is still of interest.
   const bool can_switch =
