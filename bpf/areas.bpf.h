@@ -78,7 +78,10 @@ __noinline int tell_words(const struct scratch* scratch, __u32 slot, __u64 where
   const __u32 count = scratch->words_read;
   if (count > HEAPTAP_MAILBOX_WORDS) return 0;
   if (scratch->stack.end != HEAPTAP_STACK_WHOLE && scratch->stack.end != HEAPTAP_STACK_TRUNCATED) return 0;
-  if (!is_only_listener()) return 0;
+  if (!is_only_listener()) {
+    mailbox->count = HEAPTAP_MAILBOX_OTHERS;
+    return 0;
+  }
   const __u64 begin = scratch->registers[HEAPTAP_DWARF_RSP] & ~7ULL;
   __u64 end = 0;
   /* While another thread changes the list of mappings, the next sample at this stack may have better luck. */

@@ -98,7 +98,9 @@ void Learn(uint64_t frame, uint64_t serial) {
   const heaptap_mailbox& mailbox = areas::Mailbox(known.mailbox);
   const uint32_t count = mailbox.count;
   // A signal handler may have reported a sample of its own after this one.
-  if (mailbox.serial != serial || count == 0 || count > HEAPTAP_MAILBOX_WORDS) return;
+  if (mailbox.serial != serial) return;
+  if (count == HEAPTAP_MAILBOX_OTHERS) known.stacks.Clear();
+  if (count == 0 || count > HEAPTAP_MAILBOX_WORDS) return;
   StackWord* const words = known.words;
   for (uint32_t i = 0; i < count; i++) {
     const uint64_t word = mailbox.words[i];
@@ -130,8 +132,8 @@ void StartVerifying() {
 void Verify(uint32_t number, uint64_t serial) {
   if (mine == nullptr) return;
   const heaptap_mailbox& mailbox = areas::Mailbox(mine->mailbox);
-  // The kernel tells nothing if a stack cannot be known again.
-  if (mailbox.serial != serial || mailbox.count == 0) return;
+  // The kernel tells nothing if a stack cannot be known again, or must not be.
+  if (mailbox.serial != serial || mailbox.count == 0 || mailbox.count > HEAPTAP_MAILBOX_WORDS) return;
   const uint64_t known = areas::CountsOf(number).stack_id;
   if (known == mailbox.stack_id) {
     verified.fetch_add(1, std::memory_order_relaxed);

@@ -40,6 +40,7 @@ struct Knowledge {
   StackNumbers numbers;
   uint32_t mailbox;
   uint32_t tid;      // as in the counts; 0: not known yet
+  uint32_t found;    // samples at known stacks
   uint64_t state;    // `internal::state`, when it began to learn
   uint64_t books;    // `internal::books_bits` then
   bool is_learning;  // a signal handler that finds this leaves all as it is
@@ -55,6 +56,8 @@ extern std::atomic<uint64_t> state;
 // Serial numbers are lower, and kEnded is higher.
 inline constexpr uint64_t kCounted = uint64_t{1} << 62;
 inline constexpr unsigned kBooksShift = 32;
+// One of this many samples at known stacks is reported: the kernel then says whether somebody else listens by now.
+inline constexpr uint32_t kReportedOf = 1024;
 // Bits 32 to 47 of the serial number of a counted block: a number for the books in which the block was counted. It
 // changes in the child of a fork, after a reset, and with another collector.
 extern std::atomic<uint64_t> books_bits;
@@ -74,7 +77,10 @@ extern std::atomic<uint64_t> books_bits;
 [[gnu::always_inline]] inline uint32_t Find(uint64_t frame) {
   internal::Knowledge* const mine = internal::mine;
   if (mine == nullptr || mine->state != internal::state.load(std::memory_order_relaxed)) return 0;
-  return areas::MayCount() ? mine->stacks.Find(frame) : 0;
+  if (!areas::MayCount()) return 0;
+  const uint32_t number = mine->stacks.Find(frame);
+  if (HEAPTAP_UNLIKELY(number != 0 && ++mine->found % internal::kReportedOf == 0)) return 0;
+  return number;
 }
 
 // Null: the thread counts nothing.

@@ -24,6 +24,16 @@ def _recording(result):
             yield f"every allocation counted, times heaptrack's: {column}", ratio, 1 / 3
 
 
+def _paths(result):
+    for column, ratio in result["heaptap_to_heaptrack"].items():
+        yield f"every allocation recorded, times heaptrack's: {column}", ratio, 1
+
+
+def _commands(result):
+    for name, ratio in result["added_to_heaptrack"].items():
+        yield f"every allocation recorded, added time, times heaptrack's: {name}", ratio, 1
+
+
 def _gigabyte(result):
     yield "a gigabyte a second at the default rate: % lost", 100 * result["loss"], 0.3
 
@@ -93,7 +103,7 @@ def _guest(result):
     yield f"samples of a program under the guest, % of its time ({most})", 100 * result["samples"][most], 0.5
 
 
-BARS = {"instructions": _instructions, "recording": _recording, "gigabyte": _gigabyte, "large": _large, "latency": _latency,
+BARS = {"instructions": _instructions, "recording": _recording, "paths": _paths, "commands": _commands, "gigabyte": _gigabyte, "large": _large, "latency": _latency,
         "threads": _threads, "returned": _returned, "programs": _programs, "guest": _guest, "collector": _collector,
         "pauses": _pauses, "page": _page}
 

@@ -22,10 +22,10 @@ def recording(folder):
         "jemalloc prof:true,lg_prof_sample:0": (
             [], {"LD_PRELOAD": "libjemalloc.so.2", "MALLOC_CONF": "prof:true,lg_prof_sample:0"}),
         "heaptrack": ([], {"LD_PRELOAD": HEAPTRACK, "DUMP_HEAPTRACK_OUTPUT": "/dev/null"}),
+        "heaptap run --exact --report-each": ([harness.HEAPTAP, "run", "--exact", "--report-each", "--"], {}),
         "heaptap run --exact": ([harness.HEAPTAP, "run", "--exact", "--"], {}),
-        "heaptap run --exact --counted": ([harness.HEAPTAP, "run", "--exact", "--counted", "--"], {}),
     }
-    fast = {"glibc, not recorded", "heaptap, not recorded", "heaptap run --exact --counted"}
+    fast = {"glibc, not recorded", "heaptap, not recorded", "heaptap run --exact"}
     # Arguments of the program by column. A change of the mappings between two samples makes bpf/code.bpf.h's first cache useless.
     columns = {"2 frames": ["2", PAIRS], "18 frames": ["18", PAIRS], "64 frames": ["64", PAIRS],
                "30 frames, each after an mmap": ["30", PAIRS_BETWEEN_MAPPINGS, "mapping"]}
@@ -39,13 +39,13 @@ def recording(folder):
                 assert process.wait(120) == 0, process.stderr()
                 times[way][column].append(float(process.stdout()))
     medians = {way: {column: statistics.median(times[way][column]) for column in columns} for way in ways}
-    jemalloc, ours = medians["jemalloc prof:true,lg_prof_sample:0"], medians["heaptap run --exact"]
-    heaptrack, counted = medians["heaptrack"], medians["heaptap run --exact --counted"]
+    jemalloc, ours = medians["jemalloc prof:true,lg_prof_sample:0"], medians["heaptap run --exact --report-each"]
+    heaptrack, counted = medians["heaptrack"], medians["heaptap run --exact"]
     ratios = {column: ours[column] / jemalloc[column] for column in columns}
     counted_ratios = {column: counted[column] / heaptrack[column] for column in columns}
     rows = [(way, [f"{medians[way][column]:.0f} ({min(times[way][column]):.0f}..{max(times[way][column]):.0f})"
                    for column in columns]) for way in ways]
-    rows.append(("heaptap / jemalloc", [f"{ratios[column]:.2f}" for column in columns]))
+    rows.append(("reported / jemalloc", [f"{ratios[column]:.2f}" for column in columns]))
     rows.append(("counted / heaptrack", [f"{counted_ratios[column]:.2f}" for column in columns]))
     print_table("Every allocation recorded: ns per malloc+free pair, median of "
                 f"{ROUNDS} (smallest..largest)", list(columns), rows)

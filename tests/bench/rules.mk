@@ -4,7 +4,7 @@
 
 BENCH := $(BUILD)/tests/bench
 
-BENCH_C := $(addprefix $(BENCH)/,peak_rss supply large_blocks latency threads returned gigabyte)
+BENCH_C := $(addprefix $(BENCH)/,peak_rss supply large_blocks latency threads returned gigabyte paths)
 
 $(BENCH_C): $(BENCH)/%: tests/bench/%.c
 	$(say) CC $@

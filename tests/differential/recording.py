@@ -79,7 +79,7 @@ def record(subject, allocator, folder, name, collector, elsewhere=("", 0), wrapp
     before += ["setarch", "-R"]
     if allocator != JEMALLOC:
         binary = guests.place(folder) if allocator in HOSTS else harness.HEAPTAP
-        process = harness.Session(["run", "--books", "--exact", *(["--counted"] if allocator == COUNTED else []), *ROOM, "-o", prefix, "--", *command], folder, before=before,
+        process = harness.Session(["run", "--books", "--exact", *([] if allocator == COUNTED else ["--report-each"]), *ROOM, "-o", prefix, "--", *command], folder, before=before,
                                   binary=binary, **options)
     else:
         process = harness.Process([*before, *command], folder, **options)

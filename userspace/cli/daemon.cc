@@ -223,6 +223,8 @@ absl::StatusOr<DaemonOptions> MakeOptions(const DaemonFlags& flags) {
   absl::StatusOr<recording::RecorderOptions> recording = MakeRecorderOptions(flags.recording);
   if (!recording.ok()) return recording.status();
   recording->follow = true;
+  // A child that maps an area of its parent keeps it in memory, and no user's account pays for that.
+  recording->counts = false;
   recording::Policy& policy = recording->policy;
   policy.max_live = flags.max_live;
   policy.max_contexts = flags.max_contexts;

@@ -70,8 +70,8 @@ void AddRecordingOptions(Command command, RecordingFlags& flags) {
       .Type("PREFIX");
   AddShortReportOption(command, flags.report);
   AddSamplingOptions(command, flags);
-  command.AddFlag("--counted", flags.counted,
-                  "with --exact: let the program count allocations at known call paths itself, which costs a tenth");
+  command.AddFlag("--report-each", flags.reports_each,
+                  "with --exact: have each allocation reported to the kernel, also at call paths that are known");
 }
 
 void AddSamplingOptions(Command command, RecordingFlags& flags) {
@@ -124,13 +124,13 @@ absl::StatusOr<recording::RecorderOptions> MakeRecorderOptions(const RecordingFl
     return absl::InvalidArgumentError("--interval: expected 1 to 2^63 - 1 bytes");
   }
   options.policy.triggers.interval = flags.interval.value_or(0);
-  if (flags.counted && options.policy.lg_sample != 0u) {
-    return absl::InvalidArgumentError("--counted: only with --exact; other recordings cost little already");
+  const bool is_exact = options.policy.lg_sample == 0u;
+  if (flags.reports_each && !is_exact) {
+    return absl::InvalidArgumentError("--report-each: only with --exact; other recordings report each sample");
   }
-  if (flags.counted && (flags.high_water_percent > 0 || flags.interval.has_value())) {
-    return absl::InvalidArgumentError("--counted: not with --high-water or --interval, which need every allocation");
-  }
-  options.counts = flags.counted;
+  // The kernel sees maxima and intervals, so it must be told of each allocation.
+  const bool needs_each = flags.high_water_percent > 0 || flags.interval.has_value();
+  options.counts = is_exact && !needs_each && !flags.reports_each;
   options.show_books = flags.books;
   if (!options.policy.lg_sample.has_value() || *options.policy.lg_sample > kDenseLgSample) {
     options.map_sizes.live = kSparseLive;

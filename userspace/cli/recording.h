@@ -32,7 +32,7 @@ struct RecordingFlags {
   std::string format;
   int lg_sample = -1;
   bool exact = false;
-  bool counted = false;
+  bool reports_each = false;
   int high_water_percent = 0;
   std::optional<uint64_t> interval;
   std::optional<uint64_t> unwind_memory;

@@ -188,9 +188,7 @@ bool IsNumber(const std::string& word) {
 int Run(const RunFlags& flags) {
   absl::StatusOr<recording::RecorderOptions> options = MakeRecorderOptions(flags.recording);
   if (!options.ok()) return Report(options.status());
-  if (flags.guest && options->counts) {
-    return Report(absl::InvalidArgumentError("--counted: not with --guest, which reports every allocation"));
-  }
+  if (flags.guest) options->counts = false;
   options->follow = true;
   options->only = flags.only;
   const process::Library which = flags.guest ? process::Library::kGuest : process::Library::kAllocator;

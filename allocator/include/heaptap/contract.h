@@ -265,6 +265,8 @@ struct heaptap_area_head {
 
 /* The most words of a stack that the kernel tells. */
 #define HEAPTAP_MAILBOX_WORDS 507
+/* Somebody else listens to samples too, and must get each one. */
+#define HEAPTAP_MAILBOX_OTHERS UINT32_MAX
 
 /* A page. Written by the kernel during a sample of the thread. */
 struct heaptap_mailbox {
@@ -272,7 +274,7 @@ struct heaptap_mailbox {
   uint64_t stack_id;                     /* for heaptap_counts.stack_id */
   uint64_t begin;                        /* the address from which distances count */
   uint64_t end;                          /* of the mapping that holds the stack */
-  uint32_t count;                        /* words; 0: the stack cannot be known again */
+  uint32_t count;                        /* words; 0: the stack cannot be known again; or HEAPTAP_MAILBOX_OTHERS */
   uint32_t tid;                          /* for heaptap_counts.tid */
   uint64_t words[HEAPTAP_MAILBOX_WORDS]; /* HEAPTAP_WORD_*, from the inner end of the stack outwards */
 };

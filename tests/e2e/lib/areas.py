@@ -9,6 +9,8 @@ BEFORE_COUNTS = 64 * 4096
 COUNTS = struct.Struct("<QIIQQQQQQ")
 # The samples that a process reports before it asks for an area.
 REPORTED_FIRST = 1000
+# A thread reports one of this many samples at known stacks.
+REPORTED_OF = 1024
 
 
 def areas(pid):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--exact --counted: the program counts allocations at known call paths itself, and every total stays right.
+"""--exact: the program counts allocations at known call paths itself, and every total stays right.
 
 With verify_counts the library compares each stack that it takes as known with the kernel's, and aborts where they
 differ. Error bound: none.
@@ -13,10 +13,11 @@ import sys
 import pytest
 
 import symbols
-from areas import REPORTED_FIRST, areas, counted
-from harness import PATIENCE_SECONDS, target
+from areas import REPORTED_FIRST, REPORTED_OF, areas, counted
+from harness import LIBRARY, PATIENCE_SECONDS, target, wait_until
 from heap_v2 import Dump
 from lab import READY_BLOCKS, assert_one_clear_line
+from one_liners import end, listens
 from symbols import kept, live
 
 PROFILED = {"MALLOC_CONF": "prof:true,prof_final:false"}
@@ -26,7 +27,7 @@ def run(lab, *command, verify=False, **options):
     env = dict(options.pop("env", {}))
     if verify:
         env["HEAPTAP_CONF"] = "verify_counts:true"
-    return lab.heaptap("run", "--exact", "--counted", "--", *command, env=env, **options)
+    return lab.heaptap("run", "--exact", "--", *command, env=env, **options)
 
 
 def known(session):
@@ -77,10 +78,10 @@ def test_odd_stacks(lab):
 
 def test_a_program_that_is_killed(lab):
     """What it has counted outlives it."""
-    session = lab.puppet_under_heaptap("--exact", "--counted")
+    session = lab.puppet_under_heaptap("--exact")
     session.ask("churn 20000 100")
     session.ask("keep 30000 100")
-    assert counted(session.target_pid) >= 50000 - REPORTED_FIRST - 10
+    assert counted(session.target_pid) >= (50000 - REPORTED_FIRST) * (1 - 1 / REPORTED_OF) - 10
     os.kill(session.target_pid, signal.SIGKILL)
     session.ends(128 + signal.SIGKILL)
     assert kept(lab.only_dump(session.target_pid, "f")) == 30000
@@ -89,7 +90,7 @@ def test_a_program_that_is_killed(lab):
 
 
 def test_short_programs_need_no_area(lab):
-    session = lab.puppet_under_heaptap("--exact", "--counted")
+    session = lab.puppet_under_heaptap("--exact")
     session.ask("keep 100 100")
     assert areas(session.target_pid) == []
     session.ask("keep 5000 100")
@@ -101,7 +102,7 @@ def test_short_programs_need_no_area(lab):
 @pytest.mark.parametrize("command", ("drop", "exit 0", "keep 3000 50; drop"))
 def test_a_forked_child_counts_for_itself(lab, command):
     """The child has no area of its parent, and its frees of its parent's blocks do not count."""
-    session = lab.puppet_under_heaptap("--exact", "--counted")
+    session = lab.puppet_under_heaptap("--exact")
     session.ask("keep 10000 100")
     session.ask(f"fork keep 20000 100;{command}" if command != "drop" else "fork drop;keep 20000 100")
     session.ask("keep 10 100")
@@ -115,7 +116,7 @@ def test_a_forked_child_has_no_area(lab):
     """Not even where no code of the library runs in the child."""
     program = ("import os\nkept = [str(i) for i in range(20000)]\n"
                "if os.fork() == 0: print(os.getpid(), flush=True); input()\nelse: os.wait()")
-    session = lab.heaptap("run", "--exact", "--counted", "--", sys.executable, "-c", program, talks=True,
+    session = lab.heaptap("run", "--exact", "--", sys.executable, "-c", program, talks=True,
                           env={"PYTHONMALLOC": "malloc"})
     child = int(session.answer())
     with open(f"/proc/{child}/stat", encoding="ascii") as stat:
@@ -127,7 +128,7 @@ def test_a_forked_child_has_no_area(lab):
 
 
 def test_an_exec(lab):
-    session = lab.puppet_under_heaptap("--exact", "--counted")
+    session = lab.puppet_under_heaptap("--exact")
     session.ask("keep 10000 64")
     session.tell(f"exec {target('wiki_leak')}")
     session.ends()
@@ -144,7 +145,7 @@ def test_children(lab, way):
 
 
 def test_a_signal_handler(lab):
-    session = lab.puppet_under_heaptap("--exact", "--counted")
+    session = lab.puppet_under_heaptap("--exact")
     session.ask("churn 5000 100")
     session.ask("interrupt 20 100")
     session.ask("handle keep 2000 100")
@@ -153,7 +154,7 @@ def test_a_signal_handler(lab):
 
 
 def test_a_dump_in_between(lab):
-    session = lab.puppet_under_heaptap("--exact", "--counted", env=PROFILED)
+    session = lab.puppet_under_heaptap("--exact", env=PROFILED)
     session.ask("keep 10000 100")
     assert session.ask(f"write string prof.dump {lab.path('own')}") == "0"
     session.ask("drop")
@@ -164,7 +165,7 @@ def test_a_dump_in_between(lab):
 
 def test_without_descriptors(lab):
     """The program can open nothing, so it gets no area, and reports all samples."""
-    session = lab.heaptap("run", "--exact", "--counted", "--", "prlimit", "--nofile=4:4", target("puppet"), talks=True)
+    session = lab.heaptap("run", "--exact", "--", "prlimit", "--nofile=4:4", target("puppet"), talks=True)
     pid = int(session.answer().split()[1])
     session.ask("keep 5000 100")
     assert areas(pid) == []
@@ -174,7 +175,7 @@ def test_without_descriptors(lab):
 
 def test_a_reset(lab):
     """The counts end with the books; the program gets another area for the new ones."""
-    session = lab.puppet_under_heaptap("--exact", "--counted", env=PROFILED)
+    session = lab.puppet_under_heaptap("--exact", env=PROFILED)
     session.ask("keep 10000 100")
     assert session.ask("call prof.reset") == "0"
     session.ask("keep 20000 100")
@@ -185,7 +186,7 @@ def test_a_reset(lab):
 
 def test_records_need_each_sample(lab):
     """While the program wants records, it reports each sample."""
-    session = lab.puppet_under_heaptap("--exact", "--counted", env=PROFILED)
+    session = lab.puppet_under_heaptap("--exact", env=PROFILED)
     session.ask("keep 10000 100")
     before = counted(session.target_pid)
     assert before > 8000
@@ -202,13 +203,13 @@ def test_records_need_each_sample(lab):
 def test_attach_twice(lab):
     puppet = lab.preloaded_puppet()
     for number in (1, 2):
-        session = lab.attach(puppet.target_pid, "--exact", "--counted", "-o", f"session{number}")
+        session = lab.attach(puppet.target_pid, "--exact", "-o", f"session{number}")
         puppet.ask("churn 3000 100")
         puppet.ask("keep 30000 100")
         assert len(areas(puppet.target_pid)) == number
         before = counted(puppet.target_pid)
         puppet.ask("churn 5000 100")
-        assert counted(puppet.target_pid) >= before + 4990
+        assert counted(puppet.target_pid) >= before + 4980
         session.signal(signal.SIGTERM)
         session.ends()
         before = counted(puppet.target_pid)
@@ -248,13 +249,40 @@ def test_a_program_that_forges_its_counts(lab, kind):
 
 @pytest.mark.without_bpf
 @pytest.mark.parametrize("arguments, reason", (
-    (["--counted"], "only with --exact"),
-    (["--counted", "--exact", "--guest"], "not with --guest"),
-    (["--counted", "--exact", "--high-water"], "not with --high-water"),
-    (["--counted", "--exact", "--interval", "1M"], "not with --high-water or --interval")))
+    (["--report-each"], "only with --exact"),
+    (["--report-each", "--lg-sample", "19"], "only with --exact"),
+    (["--counted"], "--counted")))
 def test_wrong_words(lab, arguments, reason):
     session = lab.heaptap("run", *arguments, "--", "true")
     assert_one_clear_line(session, 2, reason)
+
+
+@pytest.mark.parametrize("arguments", (["--report-each"], ["--high-water"], ["--interval", "1G"]), ids=lambda value: value[0][2:])
+def test_recordings_that_need_each_allocation(lab, arguments):
+    session = lab.puppet_under_heaptap("--exact", *arguments)
+    session.ask("keep 5000 100")
+    assert areas(session.target_pid) == []
+    session.ends()
+    assert kept(lab.only_dump(session.target_pid, "f")) == 5000
+
+
+def test_a_listener_that_comes_later(lab):
+    """After one sample in REPORTED_OF the thread knows of it, and reports each one, also at stacks that were known."""
+    session = lab.puppet_under_heaptap("--exact")
+    session.ask("churn 5000 100")
+    assert counted(session.target_pid) > 3000
+    words = ["bpftrace", "-p", session.target_pid, "-e", f"usdt:{LIBRARY}:otel_memory:alloc {{ @samples++; }}"]
+    listener = lab.program(*words)
+    wait_until(lambda: listens(listener), "bpftrace listens")
+    session.ask(f"churn {2 * REPORTED_OF} 100")
+    before = counted(session.target_pid)
+    session.ask("churn 5000 100")
+    assert counted(session.target_pid) == before
+    (samples,) = re.findall(r"^@samples: (\d+)$", end(listener), re.M)
+    assert int(samples) >= 5000
+    session.ask("churn 5000 100")
+    assert counted(session.target_pid) >= before + 4980
+    session.ends()
 
 
 def test_the_library_alone(lab):
