@@ -61,10 +61,10 @@ static __always_inline int read_window(const struct scratch* scratch, __u64 addr
 static __always_inline void note_word(struct scratch* scratch, __u64 address, __u64 word) {
   const __u64 distance = address - (scratch->registers[HEAPTAP_DWARF_RSP] & ~7ULL);
   const __u32 index = scratch->words_read & (WORDS_READ_MAX - 1);
-  scratch->words_read +=
-      distance >> (64 - HEAPTAP_WORD_DISTANCE_SHIFT + 3) == 0 && (distance & 7) == 0 && word <= HEAPTAP_WORD_VALUE
-          ? 1
-          : WORDS_READ_LOST;
+  /* One number for all conditions: the verifier follows what comes after a branch twice. */
+  const __u64 misfit =
+      distance >> (64 - HEAPTAP_WORD_DISTANCE_SHIFT + 3) | (distance & 7) | (word & ~HEAPTAP_WORD_VALUE);
+  scratch->words_read += misfit ? WORDS_READ_LOST : 1;
   scratch->words[index] = distance / 8 << HEAPTAP_WORD_DISTANCE_SHIFT | word;
 }
 

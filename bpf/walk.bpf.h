@@ -53,13 +53,13 @@ enum next_frame {
 };
 
 /* Whether a rule is of the common kind: the CFA from RSP or RBP, the return address below it, RBP saved or unchanged.
- */
+ * One comparison: the verifier follows what comes after a branch twice. */
 static __always_inline int is_simple(__u32 rule) {
-  const __u32 cfa_kind = heaptap_unwind_cfa_kind(rule);
-  const __u32 rbp_kind = heaptap_unwind_rbp_kind(rule);
-  return (cfa_kind == HEAPTAP_CFA_RSP || cfa_kind == HEAPTAP_CFA_RBP) &&
-         heaptap_unwind_ra_kind(rule) == HEAPTAP_RA_AT_CFA &&
-         (rbp_kind == HEAPTAP_RBP_AT_CFA || rbp_kind == HEAPTAP_RBP_SAME);
+  _Static_assert((HEAPTAP_CFA_RSP ^ HEAPTAP_CFA_RBP) == 1 && (HEAPTAP_RBP_AT_CFA ^ HEAPTAP_RBP_SAME) == 1,
+                 "two kinds that differ in their lowest bit only");
+  /* The bits of all kinds, but for these two. */
+  const __u32 kinds = heaptap_unwind_rule(14, 0, 2, 0, 1);
+  return (rule & kinds) == (kinds & heaptap_unwind_rule(HEAPTAP_CFA_RSP, 0, HEAPTAP_RBP_SAME, 0, HEAPTAP_RA_AT_CFA));
 }
 
 /* REQUIRES: is_simple(rule) */
