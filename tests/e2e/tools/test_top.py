@@ -82,6 +82,8 @@ def puppets(lab, daemon):
     for number, puppet in enumerate(started):
         daemon.wait_recorded(puppet.pid)
         puppet.ask(f"keep {100 * (number + 1)} 10000")
+    # The collector's list of processes may be one of a moment ago.
+    daemon.settle()
     return started
 
 
