@@ -273,7 +273,8 @@ $(WEB)/%.sha256: $(WEB)/%
 	$(say) HASH $@
 	$(Q)sha256sum <$< | cut -c 1-64 | tr a-f A-F | basenc --base16 --decode | base64 | tr -d '\n' >$@
 WEB_ASSETS := $(addprefix $(WEB)/,page.js page.css page.js.sha256 page.css.sha256)
-EMBEDDING := $(addprefix $(BUILD)/,userspace/web/assets.o userspace/group_web.o asan/group_web.o tsan/group_web.o)
+# Those of sanitized builds, too (tests/sanitized.mk; tests/fuzz/rules.mk for build/search).
+EMBEDDING := $(addprefix $(BUILD)/,userspace/web/assets.o userspace/group_web.o asan/group_web.o tsan/group_web.o search/asan/group_web.o)
 $(EMBEDDING): $(WEB_ASSETS)
 # ccache does not see what the assembler includes, and would take an object with an earlier page.
 $(EMBEDDING): export CCACHE_DISABLE := 1

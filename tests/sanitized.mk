@@ -13,9 +13,9 @@ SANITIZED_FLAGS := $(USERSPACE_FLAGS) $(CLANG_WARNINGS) -Wthread-safety -O0 -gli
 BUSY_GROUPS := history symbolize unwind
 
 ASAN := $(BUILD)/asan
-# Left out, for a quarter of the compile time: null (it crashes
-# anyway), object-size (the address sanitizer finds these), vptr (there are no such casts). NDEBUG_SANITIZER: otherwise
-# Abseil's containers have another layout under the address sanitizer (since 2023) than in the system's library of Abseil.
+# Left out, for a quarter of the compile time: null (it crashes anyway), object-size (the address sanitizer finds these), vptr
+# (there are no such casts). NDEBUG_SANITIZER: otherwise Abseil's containers have another layout under the address sanitizer
+# (since 2023) than in the system's library of Abseil.
 ASAN_FLAGS := -fsanitize=address,undefined -fno-sanitize=null,object-size,vptr -fno-sanitize-recover=all \
   -DNDEBUG_SANITIZER
 # The system's library of Abseil was compiled without the sanitizer. Since 2023 it has parts of the containers, which take
@@ -36,6 +36,7 @@ TSAN_OBJECTS := $(TSAN_TEST_SOURCES:%.cc=$(TSAN)/%.o) $(filter-out %_cli.o %_doc
 # $(1): ASAN or TSAN
 define SANITIZED_RULES
 $$(BUSY_GROUPS:%=$$($(1))/group_%.o): private SANITIZED_FLAGS += -O1
+
 $$($(1))/userspace/%.o: userspace/%.cc
 	$$(say) CLANGCXX $$@
 	@mkdir -p $$(@D)

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "userspace/base/require.h"
 
 namespace heaptap::elf {
 namespace {
@@ -18,6 +19,7 @@ constexpr uint64_t kSymbolsAtOnce = 16384;
 
 absl::Status ForEachSymbol(const File& file, const Section& section, absl::string_view name,
                            absl::FunctionRef<bool(const Elf64_Sym&)> visit) {
+  HEAPTAP_REQUIRE(section.type != SHT_NOBITS);
   for (uint64_t done = 0; section.size - done >= sizeof(Elf64_Sym);) {
     const uint64_t count = std::min((section.size - done) / sizeof(Elf64_Sym), kSymbolsAtOnce);
     const uint64_t bytes = count * sizeof(Elf64_Sym);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads a symbol table (SHT_SYMTAB, SHT_DYNSYM) piece by piece. Not thread-safe: it reads the file.
+// Reads a symbol table (SHT_SYMTAB, SHT_DYNSYM) piece by piece. Thread-compatible, like File.
 #ifndef HEAPTAP_USERSPACE_ELF_EACH_SYMBOL_H_
 #define HEAPTAP_USERSPACE_ELF_EACH_SYMBOL_H_
 
