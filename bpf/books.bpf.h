@@ -52,33 +52,37 @@ static __always_inline void count_tallies(struct heaptap_process* process, __u64
 #define PATIENT_TRIES 1000
 
 struct new_tally {
-  const struct heaptap_tally_key* key;
-  const struct heaptap_tally* tally;
+  struct heaptap_tally_key key;
+  struct heaptap_tally tally;
   long error;
 };
 
 static long try_to_add_tally(__u32 index, struct new_tally* entry) {
-  if (!entry->key || !entry->tally) return 1; /* never */
-  entry->error = bpf_map_update_elem(&tallies, entry->key, entry->tally, BPF_NOEXIST);
+  entry->error = bpf_map_update_elem(&tallies, &entry->key, &entry->tally, BPF_NOEXIST);
   return entry->error != -ENOMEM;
 }
 
-/* Finds the tally, or makes it. Null if there is no room, and the loss says why. */
-static __noinline enum heaptap_loss_reason make_tally(struct heaptap_process* process,
-                                                      const struct heaptap_tally_key* key,
-                                                      struct heaptap_tally** tally) {
-  if (!process || !key || !tally) return HEAPTAP_LOSS_TALLIES_FULL; /* never */
+/* Makes the tally, unless there is one. If that is impossible, says why. */
+__noinline enum heaptap_loss_reason enter_tally(struct heaptap_process* process, const struct heaptap_tally_key* key) {
+  if (!process || !key) return HEAPTAP_LOSS_TALLIES_FULL; /* never */
   const struct heaptap_settings* defaults = read_settings();
-  *tally = NULL;
   if (share_exhausted(process, process->figures.tallies, process->limits.max_tallies,
                       defaults ? defaults->tallies_room : 0, HEAPTAP_COUNTER_TALLIES) != SHARE_LEFT)
     return HEAPTAP_LOSS_TALLIES_SHARE;
-  struct heaptap_tally none = {};
-  struct new_tally entry = {.key = key, .tally = &none, .error = -ENOMEM};
+  struct new_tally entry = {.key = *key, .error = -ENOMEM};
   bpf_loop(PATIENT_TRIES, try_to_add_tally, &entry, 0);
   if (entry.error == 0) count_tallies(process, key->process_id, 1);
+  return entry.error == 0 || entry.error == -EEXIST ? HEAPTAP_NO_LOSS : HEAPTAP_LOSS_TALLIES_FULL;
+}
+
+/* Finds the tally, or makes it. Null if there is no room, and the loss says why. */
+static __always_inline enum heaptap_loss_reason make_tally(struct heaptap_process* process,
+                                                           const struct heaptap_tally_key* key,
+                                                           struct heaptap_tally** tally) {
+  const enum heaptap_loss_reason loss = enter_tally(process, key);
   *tally = bpf_map_lookup_elem(&tallies, key);
-  return *tally ? HEAPTAP_NO_LOSS : HEAPTAP_LOSS_TALLIES_FULL;
+  if (*tally) return HEAPTAP_NO_LOSS;
+  return loss == HEAPTAP_NO_LOSS ? HEAPTAP_LOSS_TALLIES_FULL : loss;
 }
 
 /* Whether this can be the serial number of an object. */
@@ -109,7 +113,7 @@ static __always_inline int remove_live(__u64 process_id, struct heaptap_live* en
 }
 
 /* Counts `more` new entries. Asks for a sweep if the map is filling up, or if `found_no_room` is set. */
-static __always_inline void count_live_entries(__u32 tgid, __u64 process_id, __u64 more, int found_no_room) {
+static __always_inline void count_live_entries(__u64 process_id, __u64 more, int found_no_room) {
   __u64* entries = counter(HEAPTAP_COUNTER_LIVE_ENTRIES);
   __u64* sweep_at = counter(HEAPTAP_COUNTER_SWEEP_AT);
   if (!entries || !sweep_at) return;
@@ -119,6 +123,7 @@ static __always_inline void count_live_entries(__u32 tgid, __u64 process_id, __u
   int is_filling = (__s64)now >= (__s64)at || found_no_room;
   if (at == ~0ULL || !is_filling || __sync_val_compare_and_swap(sweep_at, at, ~0ULL) != at) return;
   /* Without room for the event, the next sample asks again. */
+  const __u32 tgid = bpf_get_current_pid_tgid() >> 32;
   if (send_event(HEAPTAP_EVENT_LIVE_FILLING, tgid, process_id, now)) *sweep_at = at;
 }
 
@@ -131,15 +136,6 @@ struct new_entry {
 static long try_to_insert(__u32 index, struct new_entry* entry) {
   entry->error = bpf_map_update_elem(&live, &entry->key, &entry->object, BPF_NOEXIST);
   return entry->error != -EEXIST && entry->error != -ENOMEM;
-}
-
-/* Tries to insert until a sweep has deleted the entry that is in the way, or the kernel has memory again. Returns 0, or
- * a negative errno. */
-__noinline long insert_patiently(const struct heaptap_live_key* key, const struct heaptap_live* object) {
-  if (!key || !object) return -ENOMEM; /* never */
-  struct new_entry entry = {.key = *key, .object = *object};
-  bpf_loop(PATIENT_TRIES, try_to_insert, &entry, 0);
-  return entry.error;
 }
 
 /* What a program has found while it removed an object, and can use for its own sample. Null: nothing. */
@@ -162,20 +158,21 @@ static __always_inline void fill_in(struct heaptap_live* entry, const struct hea
 /* Enters an object that is in no claimed entry. On a loss the object is not in the books. `is_numbered`: the process
  * numbers its samples, so an object that is still at the address was freed, and the process will say so later.
  * `removed`: what this program has removed, and what the function removes. */
-static __always_inline enum heaptap_loss_reason insert_live(struct heaptap_process* process, __u32 tgid,
-                                                            const struct heaptap_live_key* key,
-                                                            const struct heaptap_live* object, int is_numbered,
-                                                            struct removed* removed) {
+__noinline enum heaptap_loss_reason insert_live(struct heaptap_process* process, const struct heaptap_live_key* key,
+                                                const struct heaptap_live* object, int is_numbered,
+                                                struct removed* removed) {
+  if (!process || !key || !object || !removed) return HEAPTAP_LOSS_LIVE_FULL; /* never */
   const struct heaptap_settings* defaults = read_settings();
   enum share_state share =
       share_exhausted(process, process->figures.live_objects - removed->objects, process->limits.max_live,
                       defaults ? defaults->live_room : 0, HEAPTAP_COUNTER_LIVE_ENTRIES);
   if (share != SHARE_LEFT) {
     /* Entries of freed objects count as taken until a sweep. */
-    if (share == SHARE_ROOM) count_live_entries(tgid, key->process_id, 0, 1);
+    if (share == SHARE_ROOM) count_live_entries(key->process_id, 0, 1);
     return HEAPTAP_LOSS_LIVE_SHARE;
   }
-  struct heaptap_live* entry = bpf_map_lookup_elem(&live, key);
+  struct new_entry entered = {.key = *key, .object = *object};
+  struct heaptap_live* entry = bpf_map_lookup_elem(&live, &entered.key);
   __u64 earlier = entry ? entry->serial : HEAPTAP_LIVE_NONE;
   struct heaptap_tally* tally;
   if (entry && is_serial(earlier) &&
@@ -184,10 +181,11 @@ static __always_inline enum heaptap_loss_reason insert_live(struct heaptap_proce
   /* Claimed before it is written: a sweep may delete the entry otherwise, and the map would reuse it at once. */
   if (!entry ||
       __sync_val_compare_and_swap(&entry->serial, HEAPTAP_LIVE_NONE, HEAPTAP_LIVE_CLAIMED) != HEAPTAP_LIVE_NONE) {
-    long error = bpf_map_update_elem(&live, key, object, BPF_NOEXIST);
-    if (error == -EEXIST || error == -ENOMEM) error = insert_patiently(key, object);
+    /* Tried until a sweep has deleted the entry that is in the way, or the kernel has memory again. */
+    bpf_loop(PATIENT_TRIES, try_to_insert, &entered, 0);
+    const long error = entered.error;
     /* Called even if the map is full: a sweep may find objects freed since the last one. */
-    count_live_entries(tgid, key->process_id, error ? 0 : 1, 0);
+    count_live_entries(key->process_id, error ? 0 : 1, 0);
     return error ? HEAPTAP_LOSS_LIVE_FULL : HEAPTAP_NO_LOSS;
   }
   fill_in(entry, object);

@@ -81,7 +81,7 @@ static __always_inline int record_sample(const struct sample* sample, struct rem
       fill_in(reuse->entry, &object);
       loss = HEAPTAP_NO_LOSS;
     } else {
-      loss = insert_live(process, tgid, &key, &object, sample->is_numbered, removed);
+      loss = insert_live(process, &key, &object, sample->is_numbered, removed);
     }
     if (loss != HEAPTAP_NO_LOSS && object.record) drop_record(object.record, &key);
   }
@@ -125,8 +125,64 @@ static __always_inline void count_costs(struct heaptap_process* process, __u64* 
   if (timed != 0) add(&process->costs.program_time, timed * (bpf_ktime_get_ns() - begin));
 }
 
+static __always_inline int is_free(__u64 site) {
+  return site == HEAPTAP_PROBE_FREE_SITE || site == HEAPTAP_PROBE_HEAP_FREE_SITE || site == HEAPTAP_PROBE_FREES_SITE;
+}
+
+/* The block that a site of one free names. Its serial number is 0 if any object at the address is meant. */
+static __always_inline struct heaptap_free one_free(struct pt_regs* context, __u64 site) {
+  const __u64 first = PT_REGS_PARM1(context);
+  struct heaptap_free freed = {.address = first};
+  if (site == HEAPTAP_PROBE_HEAP_FREE_SITE) freed.address ^= HEAPTAP_HEAP_TAG(PT_REGS_PARM2(context));
+  if (site == HEAPTAP_PROBE_FREES_SITE &&
+      (bpf_probe_read_user(&freed, sizeof(freed), (const void*)first) != 0 || freed.serial == 0)) {
+    freed.serial = HEAPTAP_LIVE_CLAIMED; /* no object has it */
+  }
+  return freed;
+}
+
+/* Takes the block out of the books. Returns the number of its record, or 0. */
+static __always_inline __u32 take_one_free(struct heaptap_process* process, const struct heaptap_live_key* key,
+                                           __u64 serial) {
+  struct heaptap_live* entry = bpf_map_lookup_elem(&live, key);
+  /* An object is not found if it was sampled before the recording or a fork, or if it is a loss that was counted at the
+   * allocation. */
+  if (!entry) return 0;
+  const __u32 record = entry->record;
+  if (!serial) serial = entry->serial;
+  struct removed removed = {};
+  struct heaptap_tally* tally;
+  if (!is_serial(serial) || remove_live(key->process_id, entry, serial, HEAPTAP_LIVE_NONE, &removed, &tally)) return 0;
+  count_removed(process, key->process_id, &removed);
+  return record;
+}
+
+/* One free while the process keeps records: the record gets the stack of the free. */
+static __always_inline int free_recorded(struct pt_regs* context, __u64 site) {
+  const __u64 pid_tgid = bpf_get_current_pid_tgid();
+  struct heaptap_process* process = find_process(pid_tgid >> 32);
+  if (!process) return 0;
+  const __u64 begin = has_figures(process) ? bpf_ktime_get_ns() : 0;
+  const struct heaptap_free freed = one_free(context, site);
+  struct heaptap_live_key key = {.process_id = process->identity.id, .address = freed.address};
+  const __u32 record = take_one_free(process, &key, freed.serial);
+  if (record) {
+    /* The tally stays empty: it leads to the stack of the free when the books are deleted. */
+    struct heaptap_tally_key tally_key = {.process_id = key.process_id, .tid = (__u32)pid_tgid};
+    const struct reuse none = {};
+    struct scratch* scratch = take_stack(context, process, pid_tgid >> 32, key.process_id);
+    const struct found_tally found = find_tally(process, scratch, &none, &tally_key);
+    const enum heaptap_loss_reason stack_loss = found.tally ? found.stack_loss : found.loss;
+    if (stack_loss != HEAPTAP_NO_LOSS) count_loss(key.process_id, stack_loss, 0);
+    end_record(record, &key, tally_key.stack_id, tally_key.tid);
+  }
+  count_costs(process, &process->costs.frees, 1, begin);
+  return 0;
+}
+
 /* A sampled allocation. At HEAPTAP_PROBE_SAMPLE_SITE the process has numbered it, and its thread passes on the frees
- * that it has held back. At other sites the time is its serial number.
+ * that it has held back. At other sites the time is its serial number. Or one free of a process with
+ * HEAPTAP_PROCESS_RECORDS, for probe_free: both need a walk, and the verifier checks it only once.
  *   attached  otel_memory:alloc(address, size, weight, serial, frees, where, first), in a file with heaptap:frees;
  *             otel_memory:alloc(address, size, weight) of other allocators;
  *             heaptap:heap_alloc(address, size, weight, heap, name)
@@ -143,10 +199,12 @@ static __always_inline void count_costs(struct heaptap_process* process, __u64* 
  *             samples two more; for each free what it costs in probe_free */
 SEC("uprobe")
 int probe_sample(struct pt_regs* context) {
+  const __u64 site = bpf_get_attach_cookie(context);
+  if (is_free(site)) return free_recorded(context, site);
   __u64 pid_tgid = bpf_get_current_pid_tgid();
   struct heaptap_process* process = find_or_enter(pid_tgid >> 32);
   if (!process) return 0;
-  const int is_numbered = bpf_get_attach_cookie(context) == HEAPTAP_PROBE_SAMPLE_SITE;
+  const int is_numbered = site == HEAPTAP_PROBE_SAMPLE_SITE;
   const __u64 timed = samples_to_time(process);
   /* Logs of samples have exact times, and two samples at one address without numbers have different times. */
   const int is_exact = timed != 0 || process->flags & HEAPTAP_PROCESS_RECORDS || !is_numbered;
@@ -189,32 +247,6 @@ int probe_sample(struct pt_regs* context) {
   return 0;
 }
 
-/* `serial`: the serial number of the object; 0: any object. */
-static __always_inline void record_free(struct pt_regs* context, struct heaptap_process* process, __u64 pid_tgid,
-                                        __u64 address, __u64 serial) {
-  __u32 tgid = pid_tgid >> 32;
-  struct heaptap_live_key key = {.process_id = process->identity.id, .address = address};
-  struct heaptap_live* entry = bpf_map_lookup_elem(&live, &key);
-  /* An object is not found if it was sampled before the recording or a fork, or if it is a loss that was counted at the
-   * allocation. */
-  if (!entry) return;
-  __u32 record = entry->record;
-  if (!serial) serial = entry->serial;
-  struct removed removed = {};
-  struct heaptap_tally* tally;
-  if (!is_serial(serial) || remove_live(key.process_id, entry, serial, HEAPTAP_LIVE_NONE, &removed, &tally)) return;
-  count_removed(process, key.process_id, &removed);
-  if (!record) return;
-  /* The tally stays empty: it leads to the stack of the free when the books are deleted. */
-  struct heaptap_tally_key tally_key = {.process_id = key.process_id, .tid = (__u32)pid_tgid};
-  const struct reuse none = {};
-  struct scratch* scratch = take_stack(context, process, tgid, key.process_id);
-  const struct found_tally found = find_tally(process, scratch, &none, &tally_key);
-  const enum heaptap_loss_reason stack_loss = found.tally ? found.stack_loss : found.loss;
-  if (stack_loss != HEAPTAP_NO_LOSS) count_loss(key.process_id, stack_loss, 0);
-  end_record(record, &key, tally_key.stack_id, tally_key.tid);
-}
-
 /* Frees of sampled blocks: at HEAPTAP_PROBE_FREES_SITE the frees that a thread has held back, at other sites one free.
  *   attached  heaptap:frees(frees, where); otel_memory:free(address) of other allocators;
  *             heaptap:heap_free(address, heap)
@@ -224,30 +256,30 @@ static __always_inline void record_free(struct pt_regs* context, struct heaptap_
  *   if full   nothing is entered; with HEAPTAP_PROCESS_RECORDS the stack of the free may be a counted loss
  *   cost      for each free, at most HEAPTAP_SLOT_FREES, a read of 16 bytes, two look-ups in hash maps, one
  *             compare-and-swap, four atomic adds; with figures four more adds and two reads of the clock for all; with
- *             HEAPTAP_PROCESS_RECORDS the walk */
+ *             HEAPTAP_PROCESS_RECORDS the walk, in probe_sample */
 SEC("uprobe")
 int probe_free(struct pt_regs* context) {
   __u64 pid_tgid = bpf_get_current_pid_tgid();
   struct heaptap_process* process = find_process(pid_tgid >> 32);
   if (!process || process->flags & HEAPTAP_PROCESS_IGNORED) return 0;
-  const __u64 begin = has_figures(process) ? bpf_ktime_get_ns() : 0;
   const __u64 site = bpf_get_attach_cookie(context);
-  const __u64 first = PT_REGS_PARM1(context);
   const __u64 second = PT_REGS_PARM2(context);
-  const int are_held_back = site == HEAPTAP_PROBE_FREES_SITE;
-  if (are_held_back && (!(process->flags & HEAPTAP_PROCESS_RECORDS) || (__u32)second != 1)) {
-    struct removed removed = {};
+  const int is_one = site != HEAPTAP_PROBE_FREES_SITE || (__u32)second == 1;
+  /* If the program is not there, the record of the block has no end. */
+  if (is_one && process->flags & HEAPTAP_PROCESS_RECORDS)
+    bpf_tail_call_static(context, &programs, HEAPTAP_PROBE_SAMPLE_SITE);
+  const __u64 begin = has_figures(process) ? bpf_ktime_get_ns() : 0;
+  if (site == HEAPTAP_PROBE_FREES_SITE) {
+    const __u64 first = PT_REGS_PARM1(context);
     const __u64 process_id = process->identity.id;
+    struct removed removed = {};
     const __u64 count = note_frees(process, first, second);
     if (count != 0) take_frees_of(process_id, first, count, &removed);
     count_removed(process, process_id, &removed);
   } else {
-    struct heaptap_free freed = {.address =
-                                     site == HEAPTAP_PROBE_HEAP_FREE_SITE ? first ^ HEAPTAP_HEAP_TAG(second) : first};
-    if (are_held_back && (bpf_probe_read_user(&freed, sizeof(freed), (const void*)first) != 0 || freed.serial == 0)) {
-      freed.serial = HEAPTAP_LIVE_CLAIMED; /* no object has it */
-    }
-    record_free(context, process, pid_tgid, freed.address, freed.serial);
+    const struct heaptap_free freed = one_free(context, site);
+    const struct heaptap_live_key key = {.process_id = process->identity.id, .address = freed.address};
+    take_one_free(process, &key, freed.serial);
   }
   count_costs(process, &process->costs.frees, 1, begin);
   return 0;

@@ -247,7 +247,7 @@ static __always_inline int send_event_about(__u32 kind, __u32 tgid, __u64 proces
   return 0;
 }
 
-static __always_inline int send_event(__u32 kind, __u32 tgid, __u64 process_id, __u64 argument) {
+__noinline int send_event(__u32 kind, __u32 tgid, __u64 process_id, __u64 argument) {
   return send_event_about(kind, tgid, process_id, argument, NULL, 0, NULL);
 }
 

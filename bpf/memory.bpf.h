@@ -29,7 +29,7 @@ static __always_inline void begin_window(struct scratch* scratch, __u64 bytes) {
 
 /* Reads the page of `address` into the window, from RSP on if RSP is in the same page and not above the address.
  * Returns 0, or a negative errno. */
-static __noinline int move_window(struct scratch* scratch, __u64 address) {
+__noinline int move_window(struct scratch* scratch, __u64 address) {
   if (!scratch) return -1; /* never */
   __u64 begin = address & ~(PAGE_BYTES - 1ULL);
   __u64 rsp = scratch->frame.rsp & ~7ULL;

@@ -30,7 +30,7 @@ static __always_inline __u64 hash_file(__u64 files, __u64 rule) {
 }
 
 /* Frames between two calls of the loop's callback. A call costs half a frame; the verifier checks every frame. */
-#define FRAMES_AT_ONCE 16
+#define FRAMES_AT_ONCE 8
 
 /* Calls of the loop's callback that a frame takes at most: one finds its rule, one moves the window, one walks. */
 #define CALLS_PER_FRAME 3
@@ -261,22 +261,40 @@ static __always_inline int began_here(const struct scratch* scratch, const struc
          scratch->stack.frames[0] == context->ip;
 }
 
+/* Words that one call of the loop's callback compares. A call costs three words; the verifier checks every word. */
+#define WORDS_AT_ONCE 16
+
+struct comparison {
+  const struct scratch* scratch;
+  __u64 differs;
+};
+
+static long compare_words(__u32 index, struct comparison* comparison) {
+  const struct scratch* const scratch = comparison->scratch;
+  if (!scratch) return 1; /* never */
+  for (__u32 i = 0; i < WORDS_AT_ONCE; i++) {
+    const __u32 number = index * WORDS_AT_ONCE + i;
+    if (number >= scratch->words_read) return 1;
+    const __u64 expected = scratch->words[number & (WORDS_READ_MAX - 1)];
+    __u64 word;
+    if (read_window_at(scratch, expected >> HEAPTAP_WORD_DISTANCE_SHIFT << 3, &word) ||
+        word != (expected & HEAPTAP_WORD_VALUE)) {
+      comparison->differs = 1;
+      return 1;
+    }
+  }
+  return 0;
+}
+
 /* Whether the latest walk of the buffer would read the same words again. With the same registers and the same unwind
  * tables it would find the same stack: where every allocation is a sample, a third of the time of a deep walk. */
 __noinline int would_read_the_same(const struct scratch* scratch) {
   if (!scratch) return 0; /* never */
-  const __u32 count = scratch->words_read;
-  if (count > WORDS_READ_MAX) return 0;
+  if (scratch->words_read > WORDS_READ_MAX) return 0;
   if (scratch->stack.end != HEAPTAP_STACK_WHOLE && scratch->stack.end != HEAPTAP_STACK_TRUNCATED) return 0;
-  for (__u32 i = 0; i < WORDS_READ_MAX; i++) {
-    if (i >= count) break;
-    const __u64 expected = scratch->words[i];
-    __u64 word;
-    if (read_window_at(scratch, expected >> HEAPTAP_WORD_DISTANCE_SHIFT << 3, &word) ||
-        word != (expected & HEAPTAP_WORD_VALUE))
-      return 0;
-  }
-  return 1;
+  struct comparison comparison = {.scratch = scratch};
+  bpf_loop(WORDS_READ_MAX / WORDS_AT_ONCE, compare_words, &comparison, 0);
+  return !comparison.differs;
 }
 
 /* Fills in scratch->stack, and continues scratch->hash. If the end is HEAPTAP_STACK_UNFINISHED, scratch->frame is the

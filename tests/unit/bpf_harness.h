@@ -169,8 +169,8 @@ class Kernel {
   uint64_t cookie = 0;
   std::string comm;
   std::set<uint32_t> groups;  // indices of the control groups that the caller is in
-  // The programs that `probe_any` and others call, by index.
-  std::map<uint32_t, int (*)(pt_regs*)> programs;
+  // The programs that `probe_any` and others call, by index. At first as on a kernel without links to many sites.
+  std::map<uint32_t, int (*)(pt_regs*)> programs = {{HEAPTAP_PROBE_SAMPLE_SITE, probe_sample}};
 
   uint64_t time = 0;  // grows by one each time it is read
   uint64_t tick = 1;

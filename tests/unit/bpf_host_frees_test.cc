@@ -164,6 +164,17 @@ class HostRecords : public MachineTest {
   }
 };
 
+// A kernel may refuse a call of a program.
+TEST_F(HostRecords, WithoutTheProgramThatWalksAFreeOnlyMissesItsStack) {
+  Fire({.address = 0x1000, .serial = 5});
+  kernel.programs.clear();
+  HandOver({{0x1000, 5}});
+  EXPECT_EQ(LiveObjects(Id()).objects, 0);
+  EXPECT_EQ(Record(1).address, 0x1000);
+  EXPECT_EQ(Record(1).free_stack_id, 0);
+  EXPECT_EQ(LossesOf(Id()), Losses{});
+}
+
 TEST_F(HostRecords, ASampleAndItsFree) {
   RunAs(kPid, kPid + 1);
   kernel.time = 1000;

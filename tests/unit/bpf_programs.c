@@ -47,7 +47,7 @@ int host_is_control_block(const struct heaptap_control* control) { return is_con
 enum heaptap_loss_reason host_insert_live(struct host_context* context, const struct heaptap_live_key* key,
                                           const struct heaptap_live* object) {
   struct removed removed = {};
-  return insert_live(context->process, context->tgid, key, object, 0, &removed);
+  return insert_live(context->process, key, object, 0, &removed);
 }
 
 int host_remove_live(struct host_context* context, const struct heaptap_live_key* key) {

@@ -177,8 +177,9 @@ absl::Status KernelObject::Load(bool for_everyone) {
 }
 
 absl::Status KernelObject::FillPrograms() {
-  if (program(Program::kAny) < 0) return absl::OkStatus();
   for (uint32_t probe = 0; probe < HEAPTAP_PROBES; probe++) {
+    // probe_free calls this one; all others are called by probe_any.
+    if (program(Program::kAny) < 0 && probe != HEAPTAP_PROBE_SAMPLE_SITE) continue;
     const int fd = program(kSitePrograms[probe]);
     if (fd < 0) continue;
     if (const int error = bpf_map__update_elem(object_->maps.programs, &probe, sizeof(probe), &fd, sizeof(fd), BPF_ANY);

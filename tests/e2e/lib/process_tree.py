@@ -14,6 +14,13 @@ def descendants(pid):
     return pids
 
 
+def runs(pid, name):
+    """Whether the process runs the program of this name."""
+    with contextlib.suppress(OSError):
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe")) == name
+    return False
+
+
 def resident_mib(pid):
     """Of a process and its descendants; pages that several of them share count once (Pss)."""
     total = 0

@@ -18,6 +18,7 @@ from harness import LIBRARY, PATIENCE_SECONDS, target, wait_until
 from heap_v2 import Dump
 from lab import READY_BLOCKS, assert_one_clear_line
 from one_liners import end, listens
+from process_tree import descendants, runs
 from symbols import kept, live
 
 PROFILED = {"MALLOC_CONF": "prof:true,prof_final:false"}
@@ -39,7 +40,7 @@ def known(session):
 
 @pytest.mark.parametrize("command, most_reported", (
     ((target("depth"), "16", "20000"), 1100),
-    ((target("exact_threads"), "20000"), 40000),  # a quarter of the blocks are large
+    ((target("exact_threads"), "20000"), None),  # the others report while one of them waits for the area
     ((target("odd_stacks"), "500"), 40000),
     (("jq", "-n", "[range(5000) | {a: ., b: tostring}] | length"), 8000),
     ((sys.executable, "-c", "import json, re, collections; print(len(json.dumps([{'a': i} for i in range(3000)])))"), 40000),
@@ -55,6 +56,22 @@ def test_each_known_stack_is_the_kernel_s(lab, command, most_reported):
     (compared,) = known(session)
     if most_reported is not None:
         assert entry["samples_allocated"] - compared <= most_reported
+
+
+def test_threads_count(lab):
+    """The totals are those of the program, although most samples were never reported."""
+    session = run(lab, target("exact_threads"), "-", talks=True)
+    pid = wait_until(lambda: next((pid for pid in descendants(session.pid) if runs(pid, "exact_threads")), None),
+                     "the program runs")
+    wait_until(lambda: counted(pid) >= 200000, "its threads have counted")
+    session.tell("stop")
+    truth = [session.answer().split() for _ in range(3)]
+    session.ends(seconds=4 * PATIENCE_SECONDS)
+    dump = lab.only_dump()
+    for path, objects, size, _ in truth:
+        assert live(dump, path) == (int(objects), int(size)), path
+    (entry,) = session.books()
+    assert entry["samples_allocated"] == sum(int(ever) for *_, ever in truth) + 8
 
 
 def test_threads_that_free_each_other_s_objects(lab):
