@@ -26,20 +26,27 @@ namespace {
 // none.
 constexpr uint32_t kReportsBefore = 1000;
 
-constexpr uint64_t kPatience = 100;             // milliseconds
-constexpr uint64_t kPauseAfterRefusal = 60000;  // milliseconds
+// Milliseconds. A comparison with the kernel's stacks (verify_counts) must not depend on how busy the machine is.
+constexpr uint64_t kPatience = 100;
+constexpr uint64_t kPatienceOfVerification = 20000;
+// A collector that did not answer in time may have been busy for a moment; one that refused has no area to give.
+constexpr uint64_t kPauseAfterTimeout = 1000;  // at first; twice as long after each
+constexpr uint64_t kLongestPause = 60000;
 
 constinit std::atomic<uint64_t> paused_until;  // Milliseconds()
+constinit std::atomic<uint64_t> next_pause{kPauseAfterTimeout};
 constinit std::atomic<bool> is_asking;
 constinit std::atomic<uint32_t> reported;
 
 // Whether the descriptor is readable within the patience.
 bool AwaitPacket(const FileDescriptor& socket) {
+  const uint64_t patience = counting::is_verifying ? kPatienceOfVerification : kPatience;
   const uint64_t begin = Milliseconds();
   for (;;) {
     const uint64_t waited = Milliseconds() - begin;
-    if (waited >= kPatience) return false;
-    timespec wait = {0, static_cast<long>((kPatience - waited) * 1000000)};
+    if (waited >= patience) return false;
+    const uint64_t left = patience - waited;
+    timespec wait = {static_cast<time_t>(left / 1000), static_cast<long>(left % 1000 * 1000000)};
     pollfd event = {socket.number(), POLLIN, 0};
     const long ready = SystemCall(SYS_ppoll, reinterpret_cast<long>(&event), 1, reinterpret_cast<long>(&wait));
     if (ready > 0) return (event.revents & POLLIN) != 0;
@@ -78,25 +85,43 @@ void* Map(const FileDescriptor& area) {
   return nullptr;
 }
 
-bool TakeArea(areas::Wanted wanted) {
+enum class Answer { kArea, kNone, kLate };
+
+Answer TakeArea(areas::Wanted wanted) {
   int pair[2];
   if (SystemCall(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, reinterpret_cast<long>(pair)) != 0) {
-    return false;
+    return Answer::kNone;
   }
   const FileDescriptor mine(pair[0]);
   const FileDescriptor collectors(pair[1]);
   heaptap_dump_request request{};
+  socklen_t size = sizeof(request.sequence);
+  if (SystemCall(SYS_getsockopt, collectors.number(), SOL_SOCKET, SO_COOKIE, reinterpret_cast<long>(&request.sequence),
+                 reinterpret_cast<long>(&size)) != 0) {
+    return Answer::kNone;
+  }
   request.kind = HEAPTAP_ASK_AREA;
   request.argument = wanted == areas::Wanted::kFirst ? 0 : areas::CountOfBooks();
   request.file_fd = collectors.number();
   heaptap_probe_dump(&request);
-  if (!AwaitPacket(mine)) return false;
+  if (!AwaitPacket(mine)) return Answer::kLate;
   const FileDescriptor area(TakeDescriptor(mine));
   void* const memory = area.valid() ? Map(area) : nullptr;
-  if (memory == nullptr) return false;
-  if (counting::AddArea(memory, wanted)) return true;
+  if (memory == nullptr) return Answer::kNone;
+  if (counting::AddArea(memory, wanted)) return Answer::kArea;
   Unmap(memory, HEAPTAP_AREA_BYTES);
-  return false;
+  return Answer::kNone;
+}
+
+// After this answer. One thread asks at a time.
+void Pause(Answer answer) {
+  uint64_t next = kPauseAfterTimeout;
+  if (answer != Answer::kArea) {
+    const uint64_t pause = answer == Answer::kLate ? next_pause.load(std::memory_order_relaxed) : kLongestPause;
+    paused_until.store(Milliseconds() + pause, std::memory_order_relaxed);
+    next = pause >= kLongestPause / 2 ? kLongestPause : 2 * pause;
+  }
+  next_pause.store(next, std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -112,13 +137,14 @@ void area_request_internal::Ask() {
   if (!HasListener(heaptap_semaphore_dump)) return;
   if (Milliseconds() < paused_until.load(std::memory_order_relaxed)) return;
   if (is_asking.exchange(true, std::memory_order_acquire)) return;
-  if (!TakeArea(wanted)) paused_until.store(Milliseconds() + kPauseAfterRefusal, std::memory_order_relaxed);
+  Pause(TakeArea(wanted));
   is_asking.store(false, std::memory_order_release);
 }
 
 void ResetAreaRequestAfterFork() {
   reported.store(0, std::memory_order_relaxed);
   paused_until.store(0, std::memory_order_relaxed);
+  next_pause.store(kPauseAfterTimeout, std::memory_order_relaxed);
   is_asking.store(false, std::memory_order_relaxed);
 }
 

@@ -17,7 +17,7 @@ void Ask();
 // To be called after each sample that was reported. Asks for an area and waits for it, if one is of use, every
 // allocation is a sample, the collector gives areas, and the process has reported so many samples that an area is worth
 // its price. The wait takes a millisecond, or a tenth of a second if the collector does not answer; after that the
-// process does not ask again for a minute.
+// process does not ask again for a second, then two, and so on up to a minute.
 inline void AskForAreaIfWorthIt() {
   if (__builtin_expect(control::DoesCollectorGiveAreas(), false)) area_request_internal::Ask();
 }

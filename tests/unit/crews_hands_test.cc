@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 #include "tests/unit/support/crowded_processor.h"
 #include "tests/unit/support/fake_clock.h"
 #include "tests/unit/support/own_hands.h"
+#include "userspace/base/file_descriptor.h"
 #include "userspace/crews/hands.h"
 #include "userspace/process/maps.h"
 #include "userspace/process/proc_files.h"
@@ -170,6 +172,27 @@ TEST_F(LateHandsTest, WhoIsLateAgainRestsLonger) {
     // The new hands have to start.
     ASSERT_TRUE(hands.ReadExecutableMappings(getppid()).ok());
   }
+}
+
+// A process that stops waiting may have another file under the descriptor when the answer comes.
+TEST(Hands, AnAreaIsSentToTheSocketThatAskedForIt) {
+  Hands hands({.patience = kPatience});
+  int pair[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+  const base::FileDescriptor mine(pair[0]);
+  const base::FileDescriptor collectors(pair[1]);
+  AreaSocket socket = {.cookie = 0, .descriptor = collectors.get()};
+  socklen_t size = sizeof(socket.cookie);
+  ASSERT_EQ(getsockopt(collectors.get(), SOL_SOCKET, SO_COOKIE, &socket.cookie, &size), 0);
+  const auto is_current = [] { return true; };
+  socket.cookie++;
+  EXPECT_TRUE(absl::IsInvalidArgument(hands.GiveArea(getpid(), socket, STDERR_FILENO, is_current)));
+  char byte;
+  EXPECT_EQ(recv(mine.get(), &byte, 1, MSG_DONTWAIT), -1);
+  socket.cookie--;
+  EXPECT_EQ(hands.GiveArea(getpid(), socket, STDERR_FILENO, is_current), absl::OkStatus());
+  EXPECT_EQ(recv(mine.get(), &byte, 1, MSG_DONTWAIT), 1);
+  EXPECT_TRUE(absl::IsNotFound(hands.GiveArea(getpid(), socket, -1, [] { return false; })));
 }
 
 TEST(Hands, KilledOnesAreReplaced) {

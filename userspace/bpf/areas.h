@@ -23,9 +23,9 @@ class Areas {
 
   // Begins to make areas ahead, because a process does not wait until one is made.
   virtual absl::Status Prepare() = 0;
-  // Gives the process its next area, if it has `number` so far. Returns a descriptor of it, which stays this object's
-  // until the books are forgotten. Unavailable: none is ready. ResourceExhausted: the process has as many as it may
-  // have. NotFound: it has ended, or has other books by now.
+  // Gives the process its next area, if it has `number` so far. A process that did not take the last one gets it again.
+  // Returns a descriptor of it, which stays this object's until the books are forgotten. Unavailable: none is ready.
+  // ResourceExhausted: the process has as many as it may have. NotFound: it has ended, or has other books by now.
   virtual absl::StatusOr<int> Give(pid_t tgid, uint64_t process_id, uint32_t number) = 0;
 
  protected:

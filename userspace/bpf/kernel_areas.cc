@@ -143,6 +143,7 @@ void KernelAreas::Run() {
 absl::StatusOr<int> KernelAreas::Give(pid_t tgid, uint64_t process_id, uint32_t number) {
   absl::MutexLock lock(&mutex_);
   std::vector<Area>& areas = given_[process_id];
+  if (areas.size() == number + size_t{1}) return areas.back().map.get();
   if (areas.size() != number) return absl::NotFoundError("the process has another number of areas");
   if (number >= HEAPTAP_AREAS) return absl::ResourceExhaustedError("the process has as many areas as it may have");
   if (spares_.empty()) return absl::UnavailableError("no area is ready");

@@ -184,10 +184,10 @@ absl::StatusOr<std::vector<heaptap_free>> Hands::PendingFrees(pid_t pid, uint64_
   return frees;
 }
 
-absl::Status Hands::GiveArea(pid_t pid, int socket, int area, std::function<bool()> is_current) {
+absl::Status Hands::GiveArea(pid_t pid, const AreaSocket& socket, int area, std::function<bool()> is_current) {
   Request request = {.job = Job::kGiveArea,
                      .file = {.pid = pid},
-                     .question = std::string(BytesOf(int32_t{socket})),
+                     .question = std::string(BytesOf(socket)),
                      .confirm = std::move(is_current)};
   if (area >= 0) request.descriptors = {area};
   return Do(request).status;

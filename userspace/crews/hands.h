@@ -38,6 +38,7 @@
 #include "userspace/process/memory_use.h"
 #include "userspace/process/residency.h"
 #include "userspace/process/start_facts.h"
+#include "userspace/worker/area_job.h"
 #include "userspace/worker/file_jobs.h"
 #include "userspace/worker/file_version.h"
 #include "userspace/worker/hands_jobs.h"
@@ -89,8 +90,8 @@ class Hands {
   // The frees that a process holds back in its struct heaptap_pending at `address`; `is_current`: as for Control.
   absl::StatusOr<std::vector<heaptap_free>> PendingFrees(pid_t pid, uint64_t address, std::function<bool()> is_current);
 
-  // Sends an area to the process, whose descriptor of a socket is `socket`; -1: refuses. `is_current`: as for Control.
-  absl::Status GiveArea(pid_t pid, int socket, int area, std::function<bool()> is_current);
+  // Sends an area to the socket of the process; -1: refuses. `is_current`: as for Control.
+  absl::Status GiveArea(pid_t pid, const AreaSocket& socket, int area, std::function<bool()> is_current);
 
   // How long the hands only waited for a processor, in the calls since TakeProcessorWait was called last.
   absl::Duration TakeProcessorWait();

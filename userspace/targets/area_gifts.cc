@@ -22,7 +22,8 @@ void AreaGifts::Answer(const Target& target, const heaptap_dump_request& request
           : absl::UnavailableError("this recording gives no areas");
   orders_.Start(
       target.pid,
-      [pid = target.pid, id = target.process_id, processes = &books_.processes(), socket = request.file_fd,
+      [pid = target.pid, id = target.process_id, processes = &books_.processes(),
+       socket = worker::AreaSocket{.cookie = request.sequence, .descriptor = request.file_fd},
        fd = area.ok() ? *area : -1](worker::Hands& hands, int) {
         hands.GiveArea(pid, socket, fd, [=] { return processes->IsCurrent(pid, id); }).IgnoreError();
       },

@@ -16,12 +16,17 @@ namespace heaptap::worker {
 
 absl::Status GiveArea(const Request& request, absl::Span<const int> descriptors, const HandsOutput& output) {
   absl::string_view question = request.question;
-  int32_t number = -1;
-  if (!Take(question, number)) return absl::InvalidArgumentError("no descriptor");
+  AreaSocket asked = {};
+  if (!Take(question, asked)) return absl::InvalidArgumentError("no socket");
   const absl::StatusOr<process::Handle> process = process::Handle::Open(request.file.pid);
   if (!process.ok()) return process.status();
-  const absl::StatusOr<base::FileDescriptor> socket = process->TakeDescriptor(number);
+  const absl::StatusOr<base::FileDescriptor> socket = process->TakeDescriptor(static_cast<int>(asked.descriptor));
   if (!socket.ok()) return socket.status();
+  uint64_t cookie = 0;
+  socklen_t size = sizeof(cookie);
+  if (getsockopt(socket->get(), SOL_SOCKET, SO_COOKIE, &cookie, &size) != 0 || cookie != asked.cookie) {
+    return absl::InvalidArgumentError(absl::StrCat("process ", request.file.pid, " has stopped waiting for an area"));
+  }
   // Asked when the socket is a copy: after an exec it would be another program's.
   if (!output.confirm()) return absl::NotFoundError(absl::StrCat("process ", request.file.pid, " has ended"));
   char byte = 0;

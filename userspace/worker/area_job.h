@@ -13,8 +13,14 @@
 
 namespace heaptap::worker {
 
-// The question of Job::kGiveArea: the process's descriptor of a socket. `descriptors`: the area, or none to refuse.
-// Sends the answer without waiting. InvalidArgument: the process has no such socket. NotFound: it has ended.
+// Which socket gets the answer. A process that has stopped waiting may have another file under the descriptor.
+struct AreaSocket {
+  uint64_t cookie;  // SO_COOKIE
+  int64_t descriptor;
+};
+
+// The question of Job::kGiveArea: an AreaSocket. `descriptors`: the area, or none to refuse. Sends the answer without
+// waiting. InvalidArgument: the process has no such socket. NotFound: it has ended.
 absl::Status GiveArea(const Request& request, absl::Span<const int> descriptors, const HandsOutput& output);
 
 }  // namespace heaptap::worker

@@ -40,12 +40,12 @@ constexpr uint32_t kForAll[] = {
 constexpr uint32_t kForReaders[] = {SYS_setrlimit};
 
 // For files, folders and links; for processes and their descriptors; for a dump's file; for questions in memory; for
-// probes; and for the clock, where reading it takes a system call.
+// probes; for sockets that ask for areas; and for the clock, where reading it takes a system call.
 constexpr uint32_t kForHands[] = {
-    SYS_openat,   SYS_openat2,   SYS_readlink,  SYS_readlinkat,   SYS_getdents64, SYS_access,
-    SYS_statfs,   SYS_fstatfs,   SYS_stat,      SYS_poll,         SYS_pidfd_open, SYS_pidfd_getfd,
-    SYS_pwrite64, SYS_ftruncate, SYS_fallocate, SYS_memfd_create, SYS_bpf,        SYS_perf_event_open,
-    SYS_ioctl,    SYS_uname,     SYS_capget,    SYS_clock_gettime};
+    SYS_openat,   SYS_openat2,   SYS_readlink,  SYS_readlinkat,   SYS_getdents64,   SYS_access,
+    SYS_statfs,   SYS_fstatfs,   SYS_stat,      SYS_poll,         SYS_pidfd_open,   SYS_pidfd_getfd,
+    SYS_pwrite64, SYS_ftruncate, SYS_fallocate, SYS_memfd_create, SYS_bpf,          SYS_perf_event_open,
+    SYS_ioctl,    SYS_uname,     SYS_capget,    SYS_getsockopt,   SYS_clock_gettime};
 
 // What it takes to open /proc/PID/{mem,maps,map_files} and to copy descriptors of other processes: ptrace access, any
 // file's permissions, and map_files. DAC_OVERRIDE: /proc/PID/mem is opened for writing too. The last two: to attach

@@ -324,9 +324,10 @@ enum heaptap_ask_kind {
    * (lg_sample 0), the process sends this request when it starts and when it has opened a library, and waits for the
    * answer for at most HEAPTAP_TABLES_TIMEOUT_MILLISECONDS. */
   HEAPTAP_ASK_TABLES = 't',
-  /* Needs no file: `file_fd` is one end of a pair of sockets (AF_UNIX, SOCK_SEQPACKET), and `argument` the number of
-   * areas that the process has for its books. The collector sends a packet of one byte, with the descriptor of a new
-   * area, which the process maps (HEAPTAP_AREA_BYTES), or without one if the process gets none. */
+  /* Needs no file: `file_fd` is one end of a pair of sockets (AF_UNIX, SOCK_SEQPACKET), `sequence` its cookie
+   * (SO_COOKIE), and `argument` the number of areas that the process has for its books. The collector sends a packet of
+   * one byte, with the descriptor of a new area, which the process maps (HEAPTAP_AREA_BYTES), or without one if the
+   * process gets none. If the process did not wait for an area, the next request gets the same one. */
   HEAPTAP_ASK_AREA = 'a',
 };
 
@@ -370,7 +371,8 @@ struct heaptap_waits {
  */
 struct heaptap_dump_request {
   /* By the process. */
-  uint64_t sequence; /* unique in the process image; 0: withdrawn, the descriptors are closed */
+  uint64_t
+      sequence; /* unique in the process image, but for HEAPTAP_ASK_AREA; 0: withdrawn, the descriptors are closed */
   uint64_t argument; /* depends on the kind (HEAPTAP_FINAL_PRINT_LEAKS, enum heaptap_ask_kind); else 0 */
   uint32_t kind;     /* enum heaptap_dump_kind or heaptap_ask_kind */
   int32_t file_fd;   /* a regular file, open for writing */

@@ -106,6 +106,21 @@ def test_a_program_that_is_killed(lab):
     assert entry["samples_allocated"] >= 50000
 
 
+def test_a_collector_that_is_late(lab):
+    """The process soon asks again."""
+    session = lab.puppet_under_heaptap("--exact")
+    session.signal(signal.SIGSTOP)
+    session.ask("keep 2000 100")
+    assert areas(session.target_pid) == []
+    session.signal(signal.SIGCONT)
+
+    def has_area():
+        session.ask("keep 1 100")
+        return areas(session.target_pid)
+    wait_until(has_area, "the collector has given an area")
+    session.ends()
+
+
 def test_short_programs_need_no_area(lab):
     session = lab.puppet_under_heaptap("--exact")
     session.ask("keep 100 100")
