@@ -254,6 +254,26 @@ def heaptap(lab):
 
 # --- what is printed ---
 
+# Of what a session has said, the end is printed.
+_LINES_SAID = 30
+# A session that a failed test leaves may say at its end what was lost.
+_SECONDS_TO_SAY = 5
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A failed test shows what its sessions of heaptap have said."""
+    outcome = yield
+    report = outcome.get_result()
+    if call.when != "call" or not report.failed:
+        return
+    for session in getattr(item.funcargs.get("lab"), "sessions", ()):
+        with contextlib.suppress(AssertionError, OSError):
+            session.wait(_SECONDS_TO_SAY)
+        with contextlib.suppress(OSError):
+            said = session.stderr().splitlines()[-_LINES_SAID:]
+            report.sections.append((" ".join(session.command), "\n".join(said)))
+
 
 def pytest_report_teststatus(report):
     """Prints one line for each test, with its seconds and the reason of a failure, instead of pytest's letter."""
