@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
@@ -20,6 +21,7 @@ using profile::Context;
 using profile::Estimate;
 using profile::Profile;
 using profile::ThreadShare;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -139,6 +141,25 @@ TEST(HeapV2, OrderDoesNotDependOnTheOrderOfContexts) {
     if (line.starts_with("@")) stacks.push_back(line);
   }
   EXPECT_THAT(stacks, ElementsAre("@ 0x32", "@ 0x10 0x44", "@ 0x10 0x55", "@ 0x21"));
+}
+
+TEST(HeapV2, AddressesHaveNoLeadingZeros) {
+  Profile profile = {.period = kEverything};
+  std::string line = "@";
+  std::vector<uint64_t> frames;
+  for (int digits = 0; digits < 16; digits++) {
+    for (const uint64_t number : {0xf23456789abcdef0 >> (4 * digits), 0xdddddddddddddddd >> (4 * digits)}) {
+      frames.push_back(number + (frames.empty() ? 1 : 0));
+      absl::StrAppend(&line, absl::StrFormat(" 0x%x", number));
+    }
+  }
+  // More than are written at once.
+  for (int i = 0; i < 200; i++) {
+    frames.push_back(0x7f0000000000 + i);
+    absl::StrAppend(&line, absl::StrFormat(" 0x7f00000000%02x", i));
+  }
+  profile.contexts = {{.frames = frames, .threads = {Share(1, 100)}}};
+  EXPECT_THAT(Lines(profile), Contains(line));
 }
 
 TEST(HeapV2, UnknownCallPathHasAnAddress) {

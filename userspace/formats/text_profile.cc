@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
+#include <iterator>
 #include <limits>
 
 #include "absl/strings/escaping.h"
@@ -49,6 +51,33 @@ void AppendSamplesOf(absl::Span<const Row> rows, uint64_t period, std::string& o
   }
 }
 
+constexpr size_t kAddressesAtOnce = 64;
+// " 0x" and 16 digits.
+constexpr size_t kAddressRoom = 19;
+
+// The eight hexadecimal digits of a number, the first one in the lowest byte.
+uint64_t HexDigits(uint32_t number) {
+  // A byte for each digit, the last digit in the lowest byte.
+  uint64_t digits = number;
+  digits = (digits | digits << 16) & 0x0000ffff0000ffff;
+  digits = (digits | digits << 8) & 0x00ff00ff00ff00ff;
+  digits = (digits | digits << 4) & 0x0f0f0f0f0f0f0f0f;
+  const uint64_t letters = (digits + 0x0606060606060606) >> 4 & 0x0101010101010101;
+  return __builtin_bswap64(digits + 0x3030303030303030 + letters * ('a' - '0' - 10));
+}
+
+// Writes " 0x..." to `to`, which has kAddressRoom, and returns its end.
+char* WriteAddress(uint64_t address, char* to) {
+  const uint64_t halves[] = {HexDigits(static_cast<uint32_t>(address >> 32)),
+                             HexDigits(static_cast<uint32_t>(address))};
+  char digits[2 * sizeof(halves)] = {};
+  memcpy(digits, halves, sizeof(halves));
+  const int count = std::max(1, (67 - std::countl_zero(address)) / 4);
+  memcpy(to, " 0x", 3);
+  memcpy(to + 3, digits + sizeof(halves) - count, sizeof(halves));
+  return to + 3 + count;
+}
+
 }  // namespace
 
 std::vector<Row> Rows(const profile::Profile& profile) {
@@ -58,19 +87,38 @@ std::vector<Row> Rows(const profile::Profile& profile) {
     Row row = {&context, context.Live(), context.Allocated()};
     if (!row.live.IsZero() || !row.allocated.IsZero()) rows.push_back(row);
   }
-  std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
-    if (a.live.bytes != b.live.bytes) return a.live.bytes > b.live.bytes;
-    return a.context->frames < b.context->frames;
+  // A row is large, and a profile may have a hundred thousand.
+  struct Key {
+    double bytes;
+    absl::Span<const uint64_t> frames;
+    size_t row;
+  };
+  std::vector<Key> keys;
+  keys.reserve(rows.size());
+  for (const Row& row : rows) keys.push_back({row.live.bytes, row.context->frames, keys.size()});
+  std::sort(keys.begin(), keys.end(), [](const Key& a, const Key& b) {
+    return a.bytes != b.bytes ? a.bytes > b.bytes : std::ranges::lexicographical_compare(a.frames, b.frames);
   });
-  return rows;
+  std::vector<Row> sorted;
+  sorted.reserve(rows.size());
+  for (const Key& key : keys) sorted.push_back(rows[key.row]);
+  return sorted;
 }
 
 void AppendAddresses(const profile::Context& context, std::string& out) {
+  // Most of the bytes of a dump are addresses, so one is not a string of its own.
+  char text[kAddressesAtOnce * kAddressRoom];
+  char* end = text;
   uint64_t less = 1;
-  for (uint64_t frame : context.frames) {
-    absl::StrAppend(&out, " 0x", absl::Hex(frame > less ? frame - less : frame));
+  for (const uint64_t frame : context.frames) {
+    if (std::end(text) - end < ptrdiff_t{kAddressRoom}) {
+      out.append(text, end - text);
+      end = text;
+    }
+    end = WriteAddress(frame > less ? frame - less : frame, end);
     less = 0;
   }
+  out.append(text, end - text);
   if (context.frames.empty()) absl::StrAppend(&out, " 0x", absl::Hex(kUnknownFrame));
 }
 

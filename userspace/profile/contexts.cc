@@ -11,7 +11,7 @@ namespace {
 // Sorts the shares by their keys, and adds those with equal keys.
 template <typename Share, typename KeyOf, typename AddTo>
 void Merge(std::vector<Share>& shares, KeyOf key_of, AddTo add_to) {
-  if (shares.empty()) return;
+  if (shares.size() < 2) return;
   std::ranges::stable_sort(shares, {}, key_of);
   size_t last = 0;
   for (size_t i = 1; i < shares.size(); i++) {
@@ -26,21 +26,25 @@ void Merge(std::vector<Share>& shares, KeyOf key_of, AddTo add_to) {
 
 }  // namespace
 
-Context& ContextBuilder::At(std::vector<uint64_t> frames, bool truncated) {
-  auto [entry, is_new] = by_frames_.try_emplace(std::move(frames), contexts_.size());
-  if (is_new) contexts_.push_back({.frames = entry->first});
-  Context& context = contexts_[entry->second];
-  context.truncated |= truncated;
-  return context;
+Context& ContextBuilder::At(absl::Span<const uint64_t> frames, bool truncated) {
+  size_t index = contexts_.size();
+  if (const auto known = by_frames_.find(frames); known != by_frames_.end()) {
+    index = known->second;
+  } else {
+    contexts_.push_back({.frames = {frames.begin(), frames.end()}});
+    by_frames_.emplace(contexts_.back().frames, index);
+  }
+  contexts_[index].truncated |= truncated;
+  return contexts_[index];
 }
 
-void ContextBuilder::Add(std::vector<uint64_t> frames, bool truncated, uint32_t tid, const heaptap_tally& tally) {
-  At(std::move(frames), truncated)
+void ContextBuilder::Add(absl::Span<const uint64_t> frames, bool truncated, uint32_t tid, const heaptap_tally& tally) {
+  At(frames, truncated)
       .threads.push_back({.tid = tid, .live = LiveEstimate(tally), .allocated = ToEstimate(tally.allocated)});
 }
 
-void ContextBuilder::Add(std::vector<uint64_t> frames, bool truncated, const BlockShare& blocks) {
-  At(std::move(frames), truncated).blocks.push_back(blocks);
+void ContextBuilder::Add(absl::Span<const uint64_t> frames, bool truncated, const BlockShare& blocks) {
+  At(frames, truncated).blocks.push_back(blocks);
 }
 
 std::vector<Context> ContextBuilder::Build() {

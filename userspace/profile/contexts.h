@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/types/span.h"
 #include "bpf/books.h"
 #include "userspace/profile/profile.h"
 
@@ -17,20 +18,28 @@ namespace heaptap::profile {
 // of the program. Thread-compatible.
 class ContextBuilder {
  public:
+  ContextBuilder() = default;
+  // With room for this many contexts.
+  explicit ContextBuilder(size_t expected) {
+    contexts_.reserve(expected);
+    by_frames_.reserve(expected);
+  }
+
   // Adds the share of a thread in a call path; `frames` as in Context.
-  void Add(std::vector<uint64_t> frames, bool truncated, uint32_t tid, const heaptap_tally& tally);
+  void Add(absl::Span<const uint64_t> frames, bool truncated, uint32_t tid, const heaptap_tally& tally);
 
   // Adds live blocks of a thread in a call path.
-  void Add(std::vector<uint64_t> frames, bool truncated, const BlockShare& blocks);
+  void Add(absl::Span<const uint64_t> frames, bool truncated, const BlockShare& blocks);
 
   // The contexts, in the order in which their frames were first added. The builder is empty afterwards.
   std::vector<Context> Build();
 
  private:
-  Context& At(std::vector<uint64_t> frames, bool truncated);
+  Context& At(absl::Span<const uint64_t> frames, bool truncated);
 
   std::vector<Context> contexts_;
-  absl::flat_hash_map<std::vector<uint64_t>, size_t> by_frames_;  // index into contexts_
+  // Index into contexts_. The keys are the frames there: they stay where they are when a context moves.
+  absl::flat_hash_map<absl::Span<const uint64_t>, size_t> by_frames_;
 };
 
 }  // namespace heaptap::profile

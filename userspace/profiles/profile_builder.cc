@@ -134,7 +134,7 @@ profile::Profile BuildProfile(const bpf::Entries& entries, const ProfileSubject&
   std::sort(tallies.begin(), tallies.end(), [](const bpf::TallyEntry& a, const bpf::TallyEntry& b) {
     return a.stack_id != b.stack_id ? a.stack_id < b.stack_id : a.tid < b.tid;
   });
-  profile::ContextBuilder contexts;
+  profile::ContextBuilder contexts(tallies.size());
   uint64_t last_id = HEAPTAP_NO_STACK;
   StackFrames stack;
   for (const bpf::TallyEntry& entry : tallies) {
@@ -202,7 +202,7 @@ profile::Profile BuildOtherProfile(const bpf::OtherBooks& books, const ProfileSu
       end = std::min<uint32_t>(stack->second.end, HEAPTAP_STACK_UNFINISHED);
     }
     result.stack_ends.samples[end] += entry.tally.allocated.objects;
-    contexts.Add(std::move(frames), end != HEAPTAP_STACK_WHOLE, entry.tid, entry.tally);
+    contexts.Add(frames, end != HEAPTAP_STACK_WHOLE, entry.tid, entry.tally);
     result.thread_names.try_emplace(entry.tid);
   }
   result.contexts = contexts.Build();
