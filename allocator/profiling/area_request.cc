@@ -128,8 +128,7 @@ void Pause(Answer answer) {
 
 void area_request_internal::Ask() {
   if (control::CollectorPid() == 0) return;
-  const areas::Wanted wanted = areas::WantedArea();
-  if (wanted == areas::Wanted::kNone || control::EffectiveLgInterval() != 0) return;
+  if (areas::WantedArea() == areas::Wanted::kNone || control::EffectiveLgInterval() != 0) return;
   if (reported.load(std::memory_order_relaxed) < kReportsBefore) {
     reported.fetch_add(1, std::memory_order_relaxed);
     return;
@@ -137,7 +136,8 @@ void area_request_internal::Ask() {
   if (!HasListener(heaptap_semaphore_dump)) return;
   if (Milliseconds() < paused_until.load(std::memory_order_relaxed)) return;
   if (is_asking.exchange(true, std::memory_order_acquire)) return;
-  Pause(TakeArea(wanted));
+  // Another thread may have taken an area meanwhile. A process that asks for its first area twice gets the same one.
+  if (const areas::Wanted wanted = areas::WantedArea(); wanted != areas::Wanted::kNone) Pause(TakeArea(wanted));
   is_asking.store(false, std::memory_order_release);
 }
 

@@ -81,7 +81,7 @@ NOT_HERE = {
     "mincore": "figures of mallctl only: nothing is resident",
     "munlock": "where locked memory is limited: what stays locked counts, and a request may be refused",
     "gettid tkill": "without keys of threads: cannot fail, or the thread seems to live (test_allocator_limits.py)",
-    "socketpair recvmsg": "a process without an area reports its samples: test_counted.py::test_without_descriptors",
+    "socketpair getsockopt recvmsg": "a process without an area reports its samples: test_counted.py::test_without_descriptors",
     "getpid exit_group kill sched_yield nanosleep close": "cannot fail, or the result does not matter",
     "stat fstat lstat read pread64 readlink openat rename renameat2 unlinkat memfd_create eventfd2 ppoll fcntl":
         "the options' folder, dumps and the log: tests/e2e/dumps",

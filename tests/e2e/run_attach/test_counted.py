@@ -64,6 +64,7 @@ def test_threads_count(lab):
     pid = wait_until(lambda: next((pid for pid in descendants(session.pid) if runs(pid, "exact_threads")), None),
                      "the program runs")
     wait_until(lambda: counted(pid) >= 200000, "its threads have counted")
+    assert len(areas(pid)) == 1
     session.tell("stop")
     truth = [session.answer().split() for _ in range(3)]
     session.ends(seconds=4 * PATIENCE_SECONDS)
