@@ -52,8 +52,8 @@ void AppendSamplesOf(absl::Span<const Row> rows, uint64_t period, std::string& o
 }
 
 constexpr size_t kAddressesAtOnce = 64;
-// " 0x" and 16 digits.
-constexpr size_t kAddressRoom = 19;
+constexpr char kPrefix[] = {' ', '0', 'x'};
+constexpr size_t kAddressRoom = sizeof(kPrefix) + 16;
 
 // The eight hexadecimal digits of a number, the first one in the lowest byte.
 uint64_t HexDigits(uint32_t number) {
@@ -66,16 +66,16 @@ uint64_t HexDigits(uint32_t number) {
   return __builtin_bswap64(digits + 0x3030303030303030 + letters * ('a' - '0' - 10));
 }
 
-// Writes " 0x..." to `to`, which has kAddressRoom, and returns its end.
+// Writes " 0x..." to `to`, which has kAddressRoom bytes, and returns the end of the text.
 char* WriteAddress(uint64_t address, char* to) {
   const uint64_t halves[] = {HexDigits(static_cast<uint32_t>(address >> 32)),
                              HexDigits(static_cast<uint32_t>(address))};
   char digits[2 * sizeof(halves)] = {};
   memcpy(digits, halves, sizeof(halves));
   const int count = std::max(1, (67 - std::countl_zero(address)) / 4);
-  memcpy(to, " 0x", 3);
-  memcpy(to + 3, digits + sizeof(halves) - count, sizeof(halves));
-  return to + 3 + count;
+  memcpy(to, kPrefix, sizeof(kPrefix));
+  memcpy(to + sizeof(kPrefix), digits + sizeof(halves) - count, sizeof(halves));
+  return to + sizeof(kPrefix) + count;
 }
 
 }  // namespace
