@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The shares of users (bpf/users.bpf.h) on the simulated kernel: events, new process images, entries of `processes`,
-// names. unwind_walk_test.cc has raw stacks.
+// names. unwind_raw_stacks_test.cc has raw stacks.
 #include <cstdint>
 #include <vector>
 
