@@ -52,8 +52,9 @@ void AppendSamplesOf(absl::Span<const Row> rows, uint64_t period, std::string& o
 }
 
 constexpr size_t kAddressesAtOnce = 64;
-constexpr char kPrefix[] = {' ', '0', 'x'};
-constexpr size_t kAddressRoom = sizeof(kPrefix) + 16;
+constexpr char kPrefix[] = " 0x";
+constexpr size_t kPrefixLength = sizeof(kPrefix) - 1;
+constexpr size_t kAddressRoom = kPrefixLength + 16;
 
 // The eight hexadecimal digits of a number, the first one in the lowest byte.
 uint64_t HexDigits(uint32_t number) {
@@ -66,16 +67,21 @@ uint64_t HexDigits(uint32_t number) {
   return __builtin_bswap64(digits + 0x3030303030303030 + letters * ('a' - '0' - 10));
 }
 
+// Writes the last `count` of eight digits to `to`, which has room for eight, and returns the end of the text.
+char* WriteDigits(uint64_t digits, int count, char* to) {
+  digits >>= 8 * (8 - count);
+  memcpy(to, &digits, sizeof(digits));
+  return to + count;
+}
+
 // Writes " 0x..." to `to`, which has kAddressRoom bytes, and returns the end of the text.
 char* WriteAddress(uint64_t address, char* to) {
-  const uint64_t halves[] = {HexDigits(static_cast<uint32_t>(address >> 32)),
-                             HexDigits(static_cast<uint32_t>(address))};
-  char digits[2 * sizeof(halves)] = {};
-  memcpy(digits, halves, sizeof(halves));
-  const int count = std::max(1, (67 - std::countl_zero(address)) / 4);
   memcpy(to, kPrefix, sizeof(kPrefix));
-  memcpy(to + sizeof(kPrefix), digits + sizeof(halves) - count, sizeof(halves));
-  return to + sizeof(kPrefix) + count;
+  to += kPrefixLength;
+  const int count = std::max(1, (67 - std::countl_zero(address)) / 4);
+  const uint64_t low = HexDigits(static_cast<uint32_t>(address));
+  if (count <= 8) return WriteDigits(low, count, to);
+  return WriteDigits(low, 8, WriteDigits(HexDigits(static_cast<uint32_t>(address >> 32)), count - 8, to));
 }
 
 }  // namespace
