@@ -261,7 +261,7 @@ static __always_inline int began_here(const struct scratch* scratch, const struc
          scratch->stack.frames[0] == context->ip;
 }
 
-/* Words that one call of the loop's callback compares. A call costs three words; the verifier checks every word. */
+/* Words that one call of the loop's callback compares: each call takes time, and the verifier checks every word. */
 #define WORDS_AT_ONCE 16
 
 struct comparison {

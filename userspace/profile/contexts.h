@@ -24,6 +24,8 @@ class ContextBuilder {
     contexts_.reserve(expected);
     by_frames_.reserve(expected);
   }
+  ContextBuilder(const ContextBuilder&) = delete;
+  ContextBuilder& operator=(const ContextBuilder&) = delete;
 
   // Adds the share of a thread in a call path; `frames` as in Context.
   void Add(absl::Span<const uint64_t> frames, bool truncated, uint32_t tid, const heaptap_tally& tally);

@@ -371,8 +371,8 @@ struct heaptap_waits {
  */
 struct heaptap_dump_request {
   /* By the process. */
-  uint64_t
-      sequence; /* unique in the process image, but for HEAPTAP_ASK_AREA; 0: withdrawn, the descriptors are closed */
+  uint64_t sequence; /* unique in the process image; 0: withdrawn, the descriptors are closed. HEAPTAP_ASK_AREA has
+                        another number here */
   uint64_t argument; /* depends on the kind (HEAPTAP_FINAL_PRINT_LEAKS, enum heaptap_ask_kind); else 0 */
   uint32_t kind;     /* enum heaptap_dump_kind or heaptap_ask_kind */
   int32_t file_fd;   /* a regular file, open for writing */
