@@ -145,8 +145,7 @@ static __always_inline struct heaptap_free one_free(struct pt_regs* context, __u
 static __always_inline __u32 take_one_free(struct heaptap_process* process, const struct heaptap_live_key* key,
                                            __u64 serial) {
   struct heaptap_live* entry = bpf_map_lookup_elem(&live, key);
-  /* An object is not found if it was sampled before the recording or a fork, or if it is a loss that was counted at the
-   * allocation. */
+  /* The sample came before the recording or a fork, or was a loss. */
   if (!entry) return 0;
   const __u32 record = entry->record;
   if (!serial) serial = entry->serial;
@@ -181,8 +180,9 @@ static __always_inline int free_recorded(struct pt_regs* context, __u64 site) {
 }
 
 /* A sampled allocation. At HEAPTAP_PROBE_SAMPLE_SITE the process has numbered it, and its thread passes on the frees
- * that it has held back. At other sites the time is its serial number. Or one free of a process with
- * HEAPTAP_PROCESS_RECORDS, for probe_free: both need a walk, and the verifier checks it only once.
+ * that it has held back. At other sites the time is its serial number.
+ * For probe_free the program also takes one free of a process with HEAPTAP_PROCESS_RECORDS, which needs a walk too: the
+ * verifier checks a walk once for each program that holds it.
  *   attached  otel_memory:alloc(address, size, weight, serial, frees, where, first), in a file with heaptap:frees;
  *             otel_memory:alloc(address, size, weight) of other allocators;
  *             heaptap:heap_alloc(address, size, weight, heap, name)

@@ -16,9 +16,6 @@
 namespace heaptap::harness {
 namespace {
 
-const uint32_t kEnd = Rule(HEAPTAP_CFA_END);
-const uint32_t kPlain = Rule(HEAPTAP_CFA_RSP, 1);
-
 // Walks three times: the rules come from the tables, then from the cache. Returns the end of all.
 uint32_t WalkAgain(Simulation& process, uint64_t rip, const std::vector<uint64_t>& frames) {
   uint32_t end = HEAPTAP_STACK_ENDS;

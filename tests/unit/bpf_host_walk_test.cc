@@ -17,8 +17,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::SizeIs;
 
-const uint32_t kEnd = Rule(HEAPTAP_CFA_END);
-const uint32_t kPlain = Rule(HEAPTAP_CFA_RSP, 1);
 const uint32_t kByRbp = Rule(HEAPTAP_CFA_RBP, 2);
 
 // --- windows ---------------------------------------------------------------------------------------------------------

@@ -16,8 +16,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::SizeIs;
 
-const uint32_t kEnd = Rule(HEAPTAP_CFA_END);
-const uint32_t kPlain = Rule(HEAPTAP_CFA_RSP, 1);
 const uint32_t kByRbp = Rule(HEAPTAP_CFA_RBP, 2);
 // A function that saves RBP below its return address.
 const uint32_t kSavesRbp = Rule(HEAPTAP_CFA_RSP, 2, HEAPTAP_RBP_AT_CFA, -2);

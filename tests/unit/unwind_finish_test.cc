@@ -18,9 +18,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::SizeIs;
 
-const uint32_t kEnd = Rule(HEAPTAP_CFA_END);
-const uint32_t kPlain = Rule(HEAPTAP_CFA_RSP, 1);
-
 constexpr uint64_t kSignalStack = 0x20000000;  // below the other one, as on a heap
 
 // A random program whose stack grows as processors and compilers make it.

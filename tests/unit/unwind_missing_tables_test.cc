@@ -17,9 +17,6 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-const uint32_t kEnd = Rule(HEAPTAP_CFA_END);
-const uint32_t kPlain = Rule(HEAPTAP_CFA_RSP, 1);
-
 class Tables : public ::testing::Test {
  protected:
   Tables() {

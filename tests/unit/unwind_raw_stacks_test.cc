@@ -17,8 +17,6 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-const uint32_t kPlain = Rule(HEAPTAP_CFA_RSP, 1);
-
 TEST(RawStacks, AsManyChunksAsThereIsReasonFor) {
   const struct {
     uint64_t bytes;      // from RSP to the end of the mapping

@@ -14,9 +14,6 @@ namespace {
 
 using ::testing::ElementsAre;
 
-const uint32_t kEnd = Rule(HEAPTAP_CFA_END);
-const uint32_t kPlain = Rule(HEAPTAP_CFA_RSP, 1);
-
 struct CachedRule {
   uint64_t check;
   uint64_t rule;

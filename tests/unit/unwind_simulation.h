@@ -30,6 +30,10 @@ inline uint32_t Rule(uint32_t cfa_kind, int32_t cfa_parameter = 0, uint32_t rbp_
   return heaptap_unwind_rule(cfa_kind, cfa_parameter, rbp_kind, rbp_parameter, ra_kind);
 }
 
+// The rule of the function that a thread begins in, and of one that has pushed nothing.
+inline const uint32_t kEnd = Rule(HEAPTAP_CFA_END);
+inline const uint32_t kPlain = Rule(HEAPTAP_CFA_RSP, 1);
+
 class Simulation {
  public:
   Kernel kernel;

@@ -17,9 +17,6 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-const uint32_t kEnd = Rule(HEAPTAP_CFA_END);
-const uint32_t kPlain = Rule(HEAPTAP_CFA_RSP, 1);
-
 // The word of a signal frame's registers (struct sigcontext_64) that has the register of a DWARF number, 16 being RIP.
 constexpr int kSignalWord[17] = {13, 12, 14, 11, 9, 8, 10, 15, 0, 1, 2, 3, 4, 5, 6, 7, 16};
 
